@@ -1,0 +1,1 @@
+"""The hands: the only room where side effects happen."""

@@ -1,0 +1,1 @@
+"""The Kubernetes API behind a narrow port on plain objects."""

@@ -1,0 +1,1 @@
+"""The front door: custom resources to workflow messages. Holds no truth."""

@@ -1,0 +1,1 @@
+"""Judgements as functions from values to values; ``now`` is always an argument."""

@@ -1,0 +1,1 @@
+"""The stage set: the outside world in miniature."""

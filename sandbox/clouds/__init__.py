@@ -1,0 +1,1 @@
+"""Wire-level simulators, one file per cloud, same names as the adapters."""

@@ -1,0 +1,130 @@
+"""Compiling the six programs with Go from the pinned modules of this folder."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+OPTIONS = "-trimpath -s -w CGO_ENABLED=0"
+"""What shapes the programs beside their sources; part of the name of a build in the cache."""
+
+_VERSION_VARIABLE = "k8s.io/component-base/version"
+_KUBERNETES_PACKAGES = {
+    "etcd": "go.etcd.io/etcd/server/v3",
+    "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
+    "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
+    "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
+    "kubectl": "k8s.io/kubernetes/cmd/kubectl",
+}
+_KWOK_PACKAGE = "sigs.k8s.io/kwok/cmd/kwok"
+_PROGRESS_SECONDS = 10.0
+_LOG_TAIL_CHARS = 3000
+
+
+class CompilationError(Exception):
+    """Go could not build a program; the message carries the end of Go's own output."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What to compile, from where, to where."""
+
+    go: Path
+    module_folder: Path
+    output: Path
+    """Folder of the programs; made if absent."""
+    log: Path
+    """Go's own output, one line for each package it compiles."""
+    kubernetes_version: str
+    kwok_version: str
+
+
+def compile_programs(order: Order, env: Mapping[str, str], progress: Callable[[str], None]) -> None:
+    """Compile all six programs into ``order.output``.
+
+    Raises:
+        CompilationError: Go ended with an error, or made no program.
+    """
+    order.output.mkdir(parents=True, exist_ok=True)
+    order.log.write_text("")
+    build_env = _build_env(env)
+    link_options = _link_options(order)
+    total = len(_KUBERNETES_PACKAGES) + 1
+    for number, (name, package) in enumerate(_KUBERNETES_PACKAGES.items(), 1):
+        step = f"{name} ({number} of {total})"
+        _compile(order, order.module_folder, name, package, link_options, build_env, step, progress)
+    step = f"kwok ({total} of {total})"
+    kwok_options = f"-s -w -X sigs.k8s.io/kwok/pkg/consts.Version={order.kwok_version}"
+    kwok_folder = order.module_folder / "kwok"
+    _compile(order, kwok_folder, "kwok", _KWOK_PACKAGE, kwok_options, build_env, step, progress)
+
+
+def _build_env(env: Mapping[str, str]) -> dict[str, str]:
+    """Take the user's environment (proxies, Go's caches), without what would build something else."""
+    kept = {name: value for name, value in env.items() if name not in {"GOOS", "GOARCH", "GOEXPERIMENT"}}
+    fixed = {
+        "CGO_ENABLED": "0",
+        "GOFLAGS": "-mod=readonly -trimpath -buildvcs=false",
+        "GOTOOLCHAIN": "local",
+        "GOWORK": "off",
+    }
+    return {**kept, **fixed}
+
+
+def _link_options(order: Order) -> str:
+    """Say the version aloud: programs built outside of Kubernetes' own tree would call themselves v0.0.0."""
+    major, minor, *_ = order.kubernetes_version.removeprefix("v").split(".")
+    values = {"gitVersion": order.kubernetes_version, "gitMajor": major, "gitMinor": minor}
+    return "-s -w " + " ".join(f"-X {_VERSION_VARIABLE}.{name}={value}" for name, value in values.items())
+
+
+def _compile(
+    order: Order,
+    folder: Path,
+    name: str,
+    package: str,
+    link_options: str,
+    env: Mapping[str, str],
+    step: str,
+    progress: Callable[[str], None],
+) -> None:
+    """Run one ``go build``; its process group ends with us, also when we are interrupted."""
+    program = order.output / name
+    command = [str(order.go), "build", "-v", f"-ldflags={link_options}", "-o", str(program), package]
+    progress(f"building {step}")
+    with order.log.open("a") as log:
+        start = log.tell()
+        compiler = subprocess.Popen(
+            command, cwd=folder, env=dict(env), stdout=log, stderr=log, start_new_session=True
+        )
+        try:
+            code = _follow(compiler, order.log, step, progress)
+        finally:
+            if compiler.poll() is None:
+                os.killpg(compiler.pid, signal.SIGKILL)
+                compiler.wait()
+    if code != 0 or not program.exists():
+        said = order.log.read_text()[start:][-_LOG_TAIL_CHARS:]
+        raise CompilationError(
+            f"cannot build {name}: `{' '.join(command)}` in {folder} ended with {code}:\n{said}\n"
+            f"All of it is in {order.log}. If a module could not be loaded, make the Go module source "
+            "reachable (GOPROXY) and start again; what was compiled so far is kept."
+        )
+
+
+def _follow(
+    compiler: subprocess.Popen[bytes], log: Path, step: str, progress: Callable[[str], None]
+) -> int:
+    """Report every few seconds until the compiler ends; return its exit code."""
+    started = time.monotonic()
+    while True:
+        try:
+            return compiler.wait(timeout=_PROGRESS_SECONDS)
+        except subprocess.TimeoutExpired:
+            last = log.read_text().rpartition("\n")[0].rpartition("\n")[2]
+            progress(f"building {step}: {time.monotonic() - started:.0f} s, {last}")

@@ -1,0 +1,1 @@
+"""The power switch: processes, wiring, settings, command line."""

@@ -1,0 +1,1 @@
+"""Memory and time: waiting, ordering, remembering. Deterministic."""
