@@ -26,6 +26,7 @@ PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler
 MODULE_FOLDER = Path(__file__).parent
 """Holds go.mod and go.sum of Kubernetes and etcd; kwok's are in its subfolder."""
 
+_WAIT_REPORT_SECONDS = 10.0
 _LOCK_FILES = ("go.mod", "go.sum", "kwok/go.mod", "kwok/go.sum")
 
 
@@ -106,8 +107,8 @@ def _required_version(go_mod: Path, module: str) -> str:
 
 def _check_assets(folder: Path) -> Binaries:
     """Take the user's folder as it is, if every program is in it."""
-    missing = [folder / name for name in PROGRAMS if not os.access(folder / name, os.X_OK)]
-    missing = [path for path in missing if not path.is_file()] or missing
+    paths = [folder / name for name in PROGRAMS]
+    missing = [path for path in paths if not (path.is_file() and os.access(path, os.X_OK))]
     if not missing:
         return Binaries.in_folder(folder)
     names = ", ".join(path.name for path in missing)
@@ -125,26 +126,22 @@ def _exclusive(lock_path: Path, progress: Callable[[str], None]) -> Generator[No
     lock_path.parent.mkdir(parents=True, exist_ok=True)
     with lock_path.open("a") as lock:
         started = time.monotonic()
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                progress(f"another process builds the control plane: waited {time.monotonic() - started:.0f} s")
-                _wait_for_lock(lock.fileno(), seconds=10)
+        told = -_WAIT_REPORT_SECONDS
+        while not _try_lock(lock.fileno()):
+            waited = time.monotonic() - started
+            if waited - told >= _WAIT_REPORT_SECONDS:
+                progress(f"another process builds the control plane, waiting for it: {waited:.0f} s")
+                told = waited
+            time.sleep(0.2)
         yield
 
 
-def _wait_for_lock(descriptor: int, *, seconds: float) -> None:
-    """Return when the lock is free, or after ``seconds``; the caller tries to take it again."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(0.2)
-        else:
-            return
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _build(target: Path, env: Mapping[str, str], progress: Callable[[str], None]) -> None:

@@ -23,7 +23,7 @@ _KUBERNETES_PACKAGES = {
 }
 _KWOK_PACKAGE = "sigs.k8s.io/kwok/cmd/kwok"
 _PROGRESS_SECONDS = 10.0
-_LOG_TAIL_CHARS = 3000
+_LOG_TAIL_BYTES = 3000
 
 
 class CompilationError(Exception):
@@ -53,15 +53,29 @@ def compile_programs(order: Order, env: Mapping[str, str], progress: Callable[[s
     order.output.mkdir(parents=True, exist_ok=True)
     order.log.write_text("")
     build_env = _build_env(env)
-    link_options = _link_options(order)
-    total = len(_KUBERNETES_PACKAGES) + 1
-    for number, (name, package) in enumerate(_KUBERNETES_PACKAGES.items(), 1):
-        step = f"{name} ({number} of {total})"
-        _compile(order, order.module_folder, name, package, link_options, build_env, step, progress)
-    step = f"kwok ({total} of {total})"
+    programs = _programs(order)
+    for number, program in enumerate(programs, 1):
+        step = f"building {program.name} ({number} of {len(programs)})"
+        progress(step)
+        _compile(order, program, build_env, lambda news, step=step: progress(f"{step}: {news}"))
+
+
+@dataclass(frozen=True)
+class _Program:
+    name: str
+    package: str
+    folder: Path
+    link_options: str
+
+
+def _programs(order: Order) -> list[_Program]:
+    """List what to compile, Kubernetes first: etcd shares most of its packages."""
+    kubernetes = [
+        _Program(name, package, order.module_folder, _kubernetes_link_options(order.kubernetes_version))
+        for name, package in _KUBERNETES_PACKAGES.items()
+    ]
     kwok_options = f"-s -w -X sigs.k8s.io/kwok/pkg/consts.Version={order.kwok_version}"
-    kwok_folder = order.module_folder / "kwok"
-    _compile(order, kwok_folder, "kwok", _KWOK_PACKAGE, kwok_options, build_env, step, progress)
+    return [*kubernetes, _Program("kwok", _KWOK_PACKAGE, order.module_folder / "kwok", kwok_options)]
 
 
 def _build_env(env: Mapping[str, str]) -> dict[str, str]:
@@ -76,55 +90,46 @@ def _build_env(env: Mapping[str, str]) -> dict[str, str]:
     return {**kept, **fixed}
 
 
-def _link_options(order: Order) -> str:
+def _kubernetes_link_options(version: str) -> str:
     """Say the version aloud: programs built outside of Kubernetes' own tree would call themselves v0.0.0."""
-    major, minor, *_ = order.kubernetes_version.removeprefix("v").split(".")
-    values = {"gitVersion": order.kubernetes_version, "gitMajor": major, "gitMinor": minor}
+    major, minor, *_ = version.removeprefix("v").split(".")
+    values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
     return "-s -w " + " ".join(f"-X {_VERSION_VARIABLE}.{name}={value}" for name, value in values.items())
 
 
 def _compile(
-    order: Order,
-    folder: Path,
-    name: str,
-    package: str,
-    link_options: str,
-    env: Mapping[str, str],
-    step: str,
-    progress: Callable[[str], None],
+    order: Order, program: _Program, env: Mapping[str, str], progress: Callable[[str], None]
 ) -> None:
     """Run one ``go build``; its process group ends with us, also when we are interrupted."""
-    program = order.output / name
-    command = [str(order.go), "build", "-v", f"-ldflags={link_options}", "-o", str(program), package]
-    progress(f"building {step}")
-    with order.log.open("a") as log:
+    output = order.output / program.name
+    options = [f"-ldflags={program.link_options}", "-o", str(output)]
+    command = [str(order.go), "build", "-v", *options, program.package]
+    with order.log.open("ab") as log:
         start = log.tell()
         compiler = subprocess.Popen(
-            command, cwd=folder, env=dict(env), stdout=log, stderr=log, start_new_session=True
+            command, cwd=program.folder, env=dict(env), stdout=log, stderr=log, start_new_session=True
         )
         try:
-            code = _follow(compiler, order.log, step, progress)
+            code = _follow(compiler, order.log, progress)
         finally:
             if compiler.poll() is None:
                 os.killpg(compiler.pid, signal.SIGKILL)
                 compiler.wait()
-    if code != 0 or not program.exists():
-        said = order.log.read_text()[start:][-_LOG_TAIL_CHARS:]
+    if code != 0 or not output.exists():
+        said = order.log.read_bytes()[start:][-_LOG_TAIL_BYTES:].decode(errors="replace")
         raise CompilationError(
-            f"cannot build {name}: `{' '.join(command)}` in {folder} ended with {code}:\n{said}\n"
-            f"All of it is in {order.log}. If a module could not be loaded, make the Go module source "
-            "reachable (GOPROXY) and start again; what was compiled so far is kept."
+            f"cannot build {program.name}: `{' '.join(command)}` in {program.folder} ended with {code}:\n"
+            f"{said}\nAll of it is in {order.log}. If a module could not be loaded, make the Go module "
+            "source reachable (GOPROXY) and start again; what was compiled so far is kept."
         )
 
 
-def _follow(
-    compiler: subprocess.Popen[bytes], log: Path, step: str, progress: Callable[[str], None]
-) -> int:
+def _follow(compiler: subprocess.Popen[bytes], log: Path, progress: Callable[[str], None]) -> int:
     """Report every few seconds until the compiler ends; return its exit code."""
     started = time.monotonic()
     while True:
         try:
             return compiler.wait(timeout=_PROGRESS_SECONDS)
         except subprocess.TimeoutExpired:
-            last = log.read_text().rpartition("\n")[0].rpartition("\n")[2]
-            progress(f"building {step}: {time.monotonic() - started:.0f} s, {last}")
+            last_package = log.read_text(errors="replace").strip().rpartition("\n")[2]
+            progress(f"{time.monotonic() - started:.0f} s, {last_package}")
