@@ -1,0 +1,265 @@
+"""Typed stubs of every activity: the only module of this room that workflows import.
+
+Names are contracts. A test compares the stubs with the implementations.
+"""
+
+from temporalio import activity
+
+from domain.contracts.announcements import Announcement
+from domain.contracts.facts import (
+    DrainResult,
+    NodesSeen,
+    OwnedMachine,
+    OwnershipAnswer,
+    RegionObservation,
+)
+from domain.contracts.instances import Instance, LaunchAnswer, LaunchRequest, OfferQuery
+from domain.contracts.model import AwareDatetime, Contract
+from domain.contracts.offers import Offer, RegionKey
+from domain.contracts.pools import OrphanPolicy
+from domain.contracts.settings import SyncSettings
+from domain.contracts.status import PoolStatus
+
+
+class InstancesRequest(Contract):
+    """Machines of one region by id, at most 100."""
+
+    region: RegionKey
+    instance_ids: tuple[str, ...]
+
+
+class TokenRequest(Contract):
+    """A launch whose outcome is unknown."""
+
+    region: RegionKey
+    pool_uid: str
+    token: str
+
+
+class PoolRegionRequest(Contract):
+    """One pool in one region."""
+
+    region: RegionKey
+    pool_uid: str
+
+
+class Reading(Contract):
+    """Machines as one answer of a cloud shows them."""
+
+    as_of: AwareDatetime
+    instances: tuple[Instance, ...]
+
+
+class OffersRequest(Contract):
+    """Offers of one region."""
+
+    region: RegionKey
+    query: OfferQuery
+    refresh: bool = False
+    """Read again whatever is stored."""
+
+
+class OffersAnswer(Contract):
+    """Offers of one region, at most 200, sorted by key."""
+
+    offers: tuple[Offer, ...]
+
+
+class WatchRegionRequest(Contract):
+    """What to watch, and for how long."""
+
+    region: RegionKey
+    settings: SyncSettings
+
+
+class InstallationReading(Contract):
+    """Every machine of the installation in one region, at most 5,000."""
+
+    as_of: AwareDatetime
+    machines: tuple[OwnedMachine, ...]
+    own_epoch: int
+    highest_epoch: int
+
+
+class RegionRequest(Contract):
+    """One region."""
+
+    region: RegionKey
+
+
+class AskOwnersRequest(Contract):
+    """Machines whose pools are to be asked, at most 500."""
+
+    region: RegionKey
+    machines: tuple[OwnedMachine, ...]
+
+
+class AskOwnersAnswer(Contract):
+    """One answer per machine that got one; a machine without an answer is nobody's orphan."""
+
+    answers: tuple[OwnershipAnswer, ...]
+    policies: dict[str, OrphanPolicy] = {}
+    """Pool uid to the policy that this pool sets."""
+
+
+class PoolNodesRequest(Contract):
+    """All Nodes of one pool."""
+
+    pool_uid: str
+
+
+class NodeSettlement(Contract):
+    """What a Node of ours must carry, and whether its GPUs may be used now."""
+
+    provider_id: str
+    name: str
+    labels: dict[str, str]
+    gpus_ready: bool
+    """Removes the taint ``gpu-not-ready`` under a version check."""
+
+
+class SettleNodesRequest(Contract):
+    """Nodes to bring to their labels and taints, at most 100."""
+
+    nodes: tuple[NodeSettlement, ...]
+
+
+class DrainRequest(Contract):
+    """A Node to empty. The name alone is not trusted: its provider id must match."""
+
+    provider_id: str
+    node_name: str
+    deadline: AwareDatetime
+    grace_seconds: int
+
+
+class DeleteNodesRequest(Contract):
+    """Nodes of machines that are confirmed gone, by provider id and name."""
+
+    nodes: dict[str, str]
+    """Provider id to Node name; a Node that carries another provider id is left alone."""
+
+
+class ObjectRef(Contract):
+    """One GPUSpotPool by identity; another uid is another pool."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+class StatusRequest(Contract):
+    """The whole status of a pool."""
+
+    pool: ObjectRef
+    status: PoolStatus
+
+
+class EventsRequest(Contract):
+    """Events about one pool, or about the installation when ``pool`` is None; at most 50."""
+
+    pool: ObjectRef | None
+    operator_namespace: str
+    events: tuple[Announcement, ...]
+
+
+@activity.defn(name="cloud.create_instance")
+def create_instance(request: LaunchRequest) -> LaunchAnswer:
+    """Buy one machine; on any attempt but the first, look for its tag before."""
+    ...
+
+
+@activity.defn(name="cloud.find_by_token")
+def find_by_token(request: TokenRequest) -> Reading:
+    """Machines that carry the launch's tag."""
+    ...
+
+
+@activity.defn(name="cloud.terminate_instances")
+def terminate_instances(request: InstancesRequest) -> None:
+    """End machines; a machine that is gone counts as ended."""
+    ...
+
+
+@activity.defn(name="cloud.retain_instances")
+def retain_instances(request: InstancesRequest) -> None:
+    """Give machines up without ending them."""
+    ...
+
+
+@activity.defn(name="cloud.describe")
+def describe(request: InstancesRequest) -> Reading:
+    """Machines by id."""
+    ...
+
+
+@activity.defn(name="cloud.list_pool")
+def list_pool(request: PoolRegionRequest) -> RegionObservation:
+    """Every machine of one pool in one region."""
+    ...
+
+
+@activity.defn(name="cloud.list_offers")
+def list_offers(request: OffersRequest) -> OffersAnswer:
+    """Price and stock of a region."""
+    ...
+
+
+@activity.defn(name="cloud.watch_region")
+async def watch_region(request: WatchRegionRequest) -> None:
+    """Poll a region until the time is up, and signal to pools only what changed."""
+    ...
+
+
+@activity.defn(name="cloud.list_installation")
+def list_installation(request: RegionRequest) -> InstallationReading:
+    """Every machine of this installation in one region."""
+    ...
+
+
+@activity.defn(name="ops.ask_owners")
+async def ask_owners(request: AskOwnersRequest) -> AskOwnersAnswer:
+    """Ask the pools of machines whether they own them."""
+    ...
+
+
+@activity.defn(name="k8s.list_pool_nodes")
+async def list_pool_nodes(request: PoolNodesRequest) -> NodesSeen:
+    """All Nodes of one pool."""
+    ...
+
+
+@activity.defn(name="k8s.settle_nodes")
+async def settle_nodes(request: SettleNodesRequest) -> None:
+    """Labels and taints of joined Nodes."""
+    ...
+
+
+@activity.defn(name="k8s.drain_node")
+async def drain_node(request: DrainRequest) -> DrainResult:
+    """Cordon and evict until empty or the deadline; a blocked eviction is a state, not a failure."""
+    ...
+
+
+@activity.defn(name="k8s.delete_nodes")
+async def delete_nodes(request: DeleteNodesRequest) -> None:
+    """Remove the Nodes of machines that are gone."""
+    ...
+
+
+@activity.defn(name="k8s.patch_status")
+async def patch_status(request: StatusRequest) -> None:
+    """Write a pool's status; a pool that is gone or another object counts as done."""
+    ...
+
+
+@activity.defn(name="k8s.remove_finalizer")
+async def remove_finalizer(request: ObjectRef) -> None:
+    """Let the resource go, by a metadata-only patch."""
+    ...
+
+
+@activity.defn(name="k8s.publish_events")
+async def publish_events(request: EventsRequest) -> None:
+    """Publish Kubernetes Events, once per key."""
+    ...

@@ -1,0 +1,70 @@
+"""What the operator's settings mean for a pool: durations and what is served, as workflow input."""
+
+from pydantic import Field
+
+from domain.contracts.model import Contract
+from domain.contracts.offers import ProviderName, RegionKey
+from domain.contracts.pools import OrphanPolicy
+
+
+class PoolSettings(Contract):
+    """Every duration that a pool's workflow uses beside its spec, in seconds; tests shrink them."""
+
+    served_regions: tuple[RegionKey, ...] = ()
+    """Regions whose queues have a worker; a pool that names another goes on without it."""
+    enabled_providers: tuple[ProviderName, ...] = ()
+    polling_interval_seconds: float = 30
+    """How often a region's sync lists its machines."""
+    stale_after_intervals: int = 3
+    """An observation older than this many polling intervals is no ground for a decision."""
+    confirm_absence_seconds: float = 5
+    """A missing machine is read again after this long; two absent readings confirm."""
+    newborn_seconds: float = 60
+    """A machine's absence counts only from this long after its create answered."""
+    min_stay_seconds: float = 10
+    """Shortest stay in a public state, so that a slow API is never read as a failure."""
+    price_max_age_seconds: float = 300
+    stock_cooldown_seconds: float = 120
+    """First pause of an offer that had no stock; doubles with each further refusal."""
+    stock_cooldown_max_seconds: float = 3600
+    quota_cooldown_seconds: float = 3600
+    not_offered_cooldown_seconds: float = 86400
+    round_retry_seconds: float = 60
+    """Pause after a round in which no offer could be bought."""
+    resolve_retry_seconds: float = 15
+    """Pause between two looks for a launch of unknown outcome."""
+    drain_seconds: float = 120
+    """Deadline of draining one machine when nobody waits for a checkpoint."""
+    terminate_recheck_seconds: float = 15
+    """Longest pause between two looks at a machine that was told to end."""
+    delete_stage_seconds: float = 900
+    """Deadline of a stage of deletion, after which it is reported as stuck."""
+    renew_after_seconds: float = 86400
+    """Age of a run at which the workflow continues as new."""
+    renew_after_events: int = 4000
+    """Length of a history at which the workflow continues as new."""
+    status_interval_seconds: float = 1
+    """Shortest time between two status writes."""
+    orphan_policy: OrphanPolicy = OrphanPolicy.RECLAIM
+    operator_namespace: str = "spotgpu-system"
+
+
+class SweepSettings(Contract):
+    """How the orphan sweep judges."""
+
+    orphan_policy: OrphanPolicy = OrphanPolicy.RECLAIM
+    confirm_after_seconds: float = 60
+    """Pause between the two sightings that make a machine an orphan."""
+    min_age_seconds: float = 660
+    """Younger machines may belong to a create call that is still in flight (its limit is 10 minutes)."""
+    operator_namespace: str = "spotgpu-system"
+
+
+class SyncSettings(Contract):
+    """How a region is watched."""
+
+    polling_interval_seconds: float = 30
+    run_seconds: float = 3600
+    """Length of one watching activity; the workflow continues as new after each."""
+    failures_to_open: int = Field(default=5, ge=1)
+    """Failed polls in a row that open the region's circuit."""
