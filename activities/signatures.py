@@ -3,6 +3,8 @@
 Names are contracts. A test compares the stubs with the implementations.
 """
 
+from decimal import Decimal
+
 from temporalio import activity
 
 from domain.contracts.announcements import Announcement
@@ -100,6 +102,17 @@ class AskOwnersAnswer(Contract):
     answers: tuple[OwnershipAnswer, ...]
     policies: dict[str, OrphanPolicy] = {}
     """Pool uid to the policy that this pool sets."""
+
+
+class SweepRecord(Contract):
+    """What a finished sweep found, for the metrics."""
+
+    region: RegionKey
+    orphans: int
+    """Orphans that still run: reported, not ended."""
+    reclaimed: int
+    cost_per_hour: Decimal = Decimal(0)
+    """Sum of the known prices of the orphans that still run."""
 
 
 class PoolNodesRequest(Contract):
@@ -220,6 +233,12 @@ def list_installation(request: RegionRequest) -> InstallationReading:
 @activity.defn(name="ops.ask_owners")
 async def ask_owners(request: AskOwnersRequest) -> AskOwnersAnswer:
     """Ask the pools of machines whether they own them."""
+    ...
+
+
+@activity.defn(name="ops.record_sweep")
+async def record_sweep(request: SweepRecord) -> None:
+    """Make a sweep's result visible as metrics."""
     ...
 
 

@@ -183,6 +183,7 @@ def _on_cluster(start_to_close: timedelta, within: timedelta | None) -> Activity
 
 
 ASK_OWNERS: Final = _on_cluster(timedelta(seconds=60), timedelta(minutes=5))
+RECORD_SWEEP: Final = _on_cluster(timedelta(seconds=10), timedelta(minutes=1))
 LIST_POOL_NODES: Final = _on_cluster(timedelta(seconds=15), timedelta(minutes=2))
 SETTLE_NODES: Final = _on_cluster(timedelta(seconds=30), timedelta(minutes=10))
 DELETE_NODES: Final = _on_cluster(timedelta(seconds=30), None)

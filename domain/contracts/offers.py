@@ -74,6 +74,11 @@ class RegionKey(Contract):
     def __str__(self) -> str:
         return f"{self.provider}:{self.account}:{self.region}"
 
+    @property
+    def search_value(self) -> str:
+        """``provider/account/region``: this region as one value of the search attribute ``Region``."""
+        return f"{self.provider}/{self.account}/{self.region}"
+
 
 class Offer(Contract):
     """One thing that can be bought, with what it costs and how much of it there is."""

@@ -1,11 +1,43 @@
 """What a pool says of itself: the status of GPUSpotPool."""
 
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from decimal import Decimal
 from enum import StrEnum
+from typing import Final
 
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, BaseModel, Field, JsonValue
 
-from domain.contracts.resources import ResourceModel
+from domain.contracts.money import to_cents
+from domain.contracts.resources import (
+    MAX_INSTANCES,
+    MAX_TEXT_CHARS,
+    ResourceModel,
+    StatusText,
+)
+
+MAX_REPORTS: Final = 2 * MAX_INSTANCES
+"""Machines in a status: a pool has at most one replacement under way for each machine it may have."""
+MAX_INTERRUPTED: Final = 20
+MAX_ZONES: Final = 256
+MAX_CONDITIONS: Final = 32
+
+_ALWAYS_SHOWN: Final = frozenset({"instances", "interruptedInstances", "zones", "conditions"})
+"""Lists that are rendered even when empty, so that a merge patch takes the last entry away too."""
+_LEFT_OUT_WHEN_ZERO: Final = frozenset({"observedGeneration"})
+"""A generation counts from 1; zero means unknown."""
+_NO_CAUSE_TO_WRITE: Final = frozenset(
+    {
+        "lastSyncTime",
+        "hourlyCost",
+        "totalCostThisMonth",
+        "savingsThisMonth",
+        "costAsOf",
+        "pricePerHour",
+        "recentInterruptions",
+    }
+)
+"""Fields that move by themselves: they are stamped with the next write and never cause one."""
 
 
 class InstanceStatus(StrEnum):
@@ -37,13 +69,13 @@ class ConditionType(StrEnum):
 class Condition(ResourceModel):
     """One condition in the usual form."""
 
-    type: str
+    type: StatusText
     """Name of the condition."""
-    status: str
+    status: StatusText = Field(json_schema_extra={"enum": ["True", "False", "Unknown"]})
     """True, False or Unknown."""
-    reason: str = ""
+    reason: StatusText = ""
     """One word for a program."""
-    message: str = ""
+    message: StatusText = ""
     """One sentence for a person."""
     observed_generation: int = 0
     """Generation of the spec that this was judged by."""
@@ -54,46 +86,48 @@ class Condition(ResourceModel):
 class InstanceReport(ResourceModel):
     """One machine of the pool."""
 
-    id: str
+    id: StatusText
     """Instance id at the cloud; the launch token while the cloud has not named it."""
-    provider: str
+    provider: StatusText
     """Cloud."""
-    region: str
+    region: StatusText
     """Region."""
-    zone: str = ""
+    zone: StatusText = ""
     """Zone."""
-    gpu_type: str
+    gpu_type: StatusText
     """GPU of the machine as MODEL-MEMORY."""
-    instance_type: str = ""
+    instance_type: StatusText = ""
     """Instance type in the provider's spelling."""
-    capacity_type: str = ""
+    capacity_type: StatusText = ""
     """spot or on-demand."""
     status: InstanceStatus
     """Pending, Running, Interrupting or Terminated."""
-    phase: str = ""
+    phase: StatusText = ""
     """Finer than status, for example Ordered, Joining, Ready, Draining."""
-    slot: str = ""
+    slot: StatusText = ""
     """Slot that this machine fills."""
     price_per_hour: Decimal | None = None
     """Price of one hour in the pool's currency."""
     created_at: AwareDatetime | None = None
     """When it was ordered."""
-    node_name: str = ""
+    node_name: StatusText = ""
     """Node that it joined as."""
-    provider_id: str = Field(default="", alias="providerID")
+    provider_id: StatusText = Field(default="", alias="providerID")
     """Provider id of the Node."""
     interrupt_notice_at: AwareDatetime | None = None
     """When the cloud's notice was seen."""
     interrupt_deadline: AwareDatetime | None = None
     """When the cloud takes it back."""
+    checkpoint_status: StatusText = ""
+    """How saving before the interruption went, for example complete or incomplete."""
 
 
 class InterruptedInstance(ResourceModel):
     """A machine that a cloud took back."""
 
-    id: str
+    id: StatusText
     """Instance id at the cloud."""
-    interrupt_reason: str
+    interrupt_reason: StatusText
     """Why, as far as the cloud says."""
     at: AwareDatetime | None = None
     """When it was seen."""
@@ -102,13 +136,13 @@ class InterruptedInstance(ResourceModel):
 class ZoneReport(ResourceModel):
     """Health of one zone as this pool sees it."""
 
-    provider: str
+    provider: StatusText
     """Cloud."""
-    region: str
+    region: StatusText
     """Region."""
-    zone: str
+    zone: StatusText
     """Zone."""
-    health: str
+    health: StatusText
     """Healthy, CoolingDown or Quarantined."""
     cool_down_until: AwareDatetime | None = None
     """Until when nothing is bought there."""
@@ -119,9 +153,9 @@ class ZoneReport(ResourceModel):
 class WorkflowRef(ResourceModel):
     """What to open in the Temporal UI."""
 
-    id: str
+    id: StatusText
     """Workflow id."""
-    run_id: str = ""
+    run_id: StatusText = ""
     """Run id."""
 
 
@@ -140,23 +174,99 @@ class PoolStatus(ResourceModel):
     """Live instances that are not spot."""
     gpu_count: int = 0
     """GPUs of the live instances."""
-    instances: tuple[InstanceReport, ...] = ()
+    instances: tuple[InstanceReport, ...] = Field(default=(), json_schema_extra={"maxItems": MAX_REPORTS})
     """Machines of the pool."""
-    interrupted_instances: tuple[InterruptedInstance, ...] = ()
+    interrupted_instances: tuple[InterruptedInstance, ...] = Field(
+        default=(), json_schema_extra={"maxItems": MAX_INTERRUPTED}
+    )
     """Machines that were taken back, newest last, at most 20."""
-    zones: tuple[ZoneReport, ...] = ()
+    interruptions_total: int = 0
+    """Machines that were taken back since the pool was made."""
+    zones: tuple[ZoneReport, ...] = Field(default=(), json_schema_extra={"maxItems": MAX_ZONES})
     """Zones that are not healthy."""
     hourly_cost: Decimal = Decimal(0)
     """Sum of the hourly prices of the live instances."""
     total_cost_this_month: Decimal = Decimal(0)
     """Cost of the calendar month, UTC."""
+    savings_this_month: Decimal | None = None
+    """What the same hours would have cost more on demand."""
     cost_as_of: AwareDatetime | None = None
     """When the costs were worked out."""
-    strategy: str = ""
+    strategy: StatusText = ""
     """The strategy in force."""
     workflow: WorkflowRef | None = None
     """What to open in the Temporal UI."""
     last_sync_time: AwareDatetime | None = None
     """When the newest observation was taken."""
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[Condition, ...] = Field(default=(), json_schema_extra={"maxItems": MAX_CONDITIONS})
     """Conditions of the pool."""
+
+    def rendered(self) -> dict[str, JsonValue]:
+        """Return the ``status`` of the API: camelCase, money as numbers, times in UTC with seconds and Z.
+
+        Empty values are left out but for the top-level lists; totals are rounded to the cent, texts cut at
+        ``MAX_TEXT_CHARS`` and lists at their bounds, of interrupted instances the newest kept.
+        """
+        recent = self.interrupted_instances[-MAX_INTERRUPTED:]
+        bounded = self.model_copy(
+            update={
+                "instances": self.instances[:MAX_REPORTS],
+                "interrupted_instances": recent,
+                "zones": self.zones[:MAX_ZONES],
+                "conditions": self.conditions[:MAX_CONDITIONS],
+                "hourly_cost": to_cents(self.hourly_cost),
+                "total_cost_this_month": to_cents(self.total_cost_this_month),
+                "savings_this_month": None
+                if self.savings_this_month is None
+                else to_cents(self.savings_this_month),
+            }
+        )
+        return _rendered_fields(bounded)
+
+    def differs_from(self, written: "PoolStatus") -> bool:
+        """Whether this is worth a write: sync time, costs, prices and what ages are no cause.
+
+        A price that was unknown and is known now is a cause.
+        """
+        return _worth_writing(self.rendered()) != _worth_writing(written.rendered())
+
+
+def _rendered_fields(model: BaseModel) -> dict[str, JsonValue]:
+    """Render one model; an empty part of it is left out."""
+    shown: dict[str, JsonValue] = {}
+    for name, field in type(model).model_fields.items():
+        key = field.alias or name
+        value = _rendered(getattr(model, name))
+        empty = value is None or value == "" or value == [] or (value == 0 and key in _LEFT_OUT_WHEN_ZERO)
+        if not empty or key in _ALWAYS_SHOWN:
+            shown[key] = value
+    return shown
+
+
+def _rendered(value: object) -> JsonValue:
+    match value:
+        case BaseModel():
+            return _rendered_fields(value)
+        case tuple():
+            return [_rendered(item) for item in value]  # pyright: ignore[reportUnknownVariableType]  # a tuple of anything
+        case datetime():
+            return value.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        case Decimal():
+            return float(value)
+        case str():
+            return str(value)[:MAX_TEXT_CHARS]
+        case None | bool() | int():
+            return value
+        case _:
+            raise TypeError(f"a status has no place for {type(value).__name__}")
+
+
+def _worth_writing(value: JsonValue) -> JsonValue:
+    """Replace what is no cause to write by the mere fact that it is there."""
+    if isinstance(value, Mapping):
+        return {
+            key: True if key in _NO_CAUSE_TO_WRITE else _worth_writing(item) for key, item in value.items()
+        }
+    if isinstance(value, list):
+        return [_worth_writing(item) for item in value]
+    return value
