@@ -248,7 +248,8 @@ def _rendered(value: object) -> JsonValue:
         case BaseModel():
             return _rendered_fields(value)
         case tuple():
-            return [_rendered(item) for item in value]  # pyright: ignore[reportUnknownVariableType]  # a tuple of anything
+            items: tuple[object, ...] = value  # pyright: ignore[reportUnknownVariableType]  # of anything
+            return [_rendered(item) for item in items]
         case datetime():
             return value.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         case Decimal():

@@ -1,10 +1,11 @@
 """How offers are ranked: the spec of GPUSpotStrategy."""
 
 from enum import StrEnum
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from domain.contracts.resources import ResourceModel
+from domain.contracts.resources import Minutes, ResourceModel, Weight
 
 
 class StrategyMode(StrEnum):
@@ -21,7 +22,7 @@ class CostFirst(ResourceModel):
 
     prefer_low_price: bool = True
     """Whether price counts; false ranks by inventory alone."""
-    price_tolerance_percent: int = 20
+    price_tolerance_percent: Annotated[int, Field(ge=0, le=1000)] = 20
     """Offers within this many percent of the cheapest count as equally cheap."""
     fallback_on_insufficient: bool = True
     """Whether the next type of the same GPU class is tried when the best has no stock."""
@@ -34,24 +35,32 @@ class StableFirst(ResourceModel):
     """Whether offers that promise ``minStableMinutes`` lead."""
     avoid_high_interrupt_rate: bool = True
     """Whether offers with recent interruptions go to the end."""
-    min_stable_minutes: int = 60
+    min_stable_minutes: Minutes = 60
     """Minutes without a reclaim that an offer should promise."""
 
 
 class Balance(ResourceModel):
     """Settings of mode Balance."""
 
-    cost_weight: float = 0.6
-    """Weight of the price part, 0 to 1."""
-    stability_weight: float = 0.4
+    cost_weight: Weight = 0.6
+    """Weight of the price part, 0 to 1; the two weights are not both zero."""
+    stability_weight: Weight = 0.4
     """Weight of the stability part, 0 to 1."""
+
+    @model_validator(mode="after")
+    def _check_weights(self) -> Self:
+        """Hold what the API server's rule holds."""
+        if self.cost_weight + self.stability_weight <= 0:
+            raise ValueError("costWeight and stabilityWeight must not both be zero")
+        return self
 
 
 class StrategySpec(ResourceModel):
     """How a pool chooses among offers."""
 
     mode: StrategyMode = StrategyMode.COST_FIRST
-    """CostFirst, StableFirst, Balance or Adaptive."""
+    """Rule that ranks the offers: CostFirst (cheapest), StableFirst (least interrupted), Balance (weighted)
+    or Adaptive (lowest expected cost of a useful GPU-hour, interruptions counted)."""
     cost_first: CostFirst = Field(default_factory=CostFirst)
     """Settings of mode CostFirst."""
     stable_first: StableFirst = Field(default_factory=StableFirst)
