@@ -4,7 +4,7 @@ The stage files in ``kwok_stages`` select by these names; a test holds the two t
 """
 
 MANAGED_BY_KWOK = "kwok.x-k8s.io/node"
-"""On a Node, value ``MANAGED_BY_KWOK_VALUE``: kwok plays its kubelet. Never take it away while the Node lives."""
+"""On a Node, value ``MANAGED_BY_KWOK_VALUE``: kwok plays its kubelet, as long as the Node lives."""
 
 MANAGED_BY_KWOK_VALUE = "fake"
 

@@ -80,8 +80,9 @@ def find_or_build(env: Mapping[str, str], progress: Callable[[str], None]) -> Bi
 
 def cache_folder(env: Mapping[str, str]) -> Path:
     """Return the user's cache folder for builds: ``$XDG_CACHE_HOME`` or ``~/.cache``, and our name below."""
-    base = env.get("XDG_CACHE_HOME") or os.path.join(env.get("HOME") or str(Path.home()), ".cache")
-    return Path(base) / "spotgpu" / "control-plane"
+    given = env.get("XDG_CACHE_HOME")
+    base = Path(given) if given else Path(env.get("HOME") or Path.home()) / ".cache"
+    return base / "spotgpu" / "control-plane"
 
 
 def cache_key(module_folder: Path) -> str:

@@ -106,7 +106,7 @@ def _compile(
     command = [str(order.go), "build", "-v", *options, program.package]
     with order.log.open("ab") as log:
         start = log.tell()
-        compiler = subprocess.Popen(
+        compiler = subprocess.Popen(  # noqa: S603 - our own command, no shell
             command, cwd=program.folder, env=dict(env), stdout=log, stderr=log, start_new_session=True
         )
         try:

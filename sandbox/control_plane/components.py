@@ -251,6 +251,8 @@ def _kwok(folder: RunFolder, settings: Settings) -> list[str]:
         f"--manage-nodes-with-annotation-selector={MANAGED_BY_KWOK}={MANAGED_BY_KWOK_VALUE}",
         # Heartbeats are a Stage on the Node's status: kwok would renew the Lease of a dark machine for ever.
         "--node-lease-duration-seconds=0",
+        # Of Nodes that come without an address; a simulated machine brings its own.
+        f"--node-ip={_HOST}",
         f"--server-address={_HOST}:{settings.ports.kwok}",
     ]
 

