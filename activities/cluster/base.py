@@ -1,6 +1,6 @@
 """The port to the Kubernetes API: about ten methods on plain objects (dicts as the API sends them)."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, Protocol
@@ -41,11 +41,14 @@ class Page:
     continue_token: str
 
 
+WatchEventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
+
+
 @dataclass(frozen=True)
 class WatchEvent:
     """One event of a watch."""
 
-    type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
+    type: WatchEventType
     object: Object
 
 
@@ -80,7 +83,7 @@ class Cluster(Protocol):
         namespace: str = "",
         label_selector: str = "",
         timeout_seconds: int = 280,
-    ) -> AsyncIterator[WatchEvent]:
+    ) -> AsyncGenerator[WatchEvent, None]:
         """Events after ``resource_version`` with bookmarks, until the server ends the watch.
 
         A version that is too old raises ``ClusterError`` with status 410.
@@ -104,12 +107,21 @@ class Cluster(Protocol):
         namespace: str = "",
         subresource: str = "",
     ) -> Object:
-        """Merge patch for a mapping, JSON patch for a sequence; ``metadata.resourceVersion`` in a merge
-        patch, or a ``test`` operation in a JSON patch, makes it a version check."""
+        """Merge patch for a mapping, JSON patch for a sequence.
+
+        ``metadata.resourceVersion`` in a merge patch, or a ``test`` operation in a JSON patch, makes it a
+        version check.
+        """
         ...
 
     async def delete(
-        self, resource: Resource, name: str, *, namespace: str = "", uid: str = "", grace_seconds: int | None = None
+        self,
+        resource: Resource,
+        name: str,
+        *,
+        namespace: str = "",
+        uid: str = "",
+        grace_seconds: int | None = None,
     ) -> None:
         """Delete, with the uid as precondition when given. Not found counts as done."""
         ...
@@ -125,4 +137,4 @@ class Cluster(Protocol):
 
 def parse_time(text: str) -> datetime:
     """An RFC 3339 time of the API as an aware UTC datetime."""
-    return datetime.fromisoformat(text.replace("Z", "+00:00"))
+    return datetime.fromisoformat(text)
