@@ -1,0 +1,83 @@
+"""Wraps any provider with latency, outcomes and error counts."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from activities.providers.base import Provider
+from activities.telemetry import metrics
+from domain.contracts.errors import ErrorCode, ProviderError
+from domain.contracts.instances import Created, Instance, LaunchRequest, LaunchResult, OfferQuery
+from domain.contracts.offers import InstanceType, Offer, RegionKey
+
+Answer = TypeVar("Answer")
+
+
+class InstrumentedProvider:
+    """The same port, observed. Adds no call and changes no answer."""
+
+    def __init__(self, provider: Provider) -> None:
+        self._provider = provider
+
+    @property
+    def key(self) -> RegionKey:
+        """See ``Provider.key``."""
+        return self._provider.key
+
+    def launch(self, request: LaunchRequest, user_data: str) -> LaunchResult:
+        """See ``Provider.launch``; a market answer counts under its code."""
+        return self._observe("launch", lambda: self._provider.launch(request, user_data), _launch_outcome)
+
+    def terminate(self, instance_ids: Sequence[str]) -> None:
+        """See ``Provider.terminate``."""
+        self._observe("terminate", lambda: self._provider.terminate(instance_ids))
+
+    def describe(self, instance_ids: Sequence[str]) -> list[Instance]:
+        """See ``Provider.describe``."""
+        return self._observe("describe", lambda: self._provider.describe(instance_ids))
+
+    def list_tagged(self, tags: Mapping[str, str]) -> list[Instance]:
+        """See ``Provider.list_tagged``."""
+        return self._observe("list_tagged", lambda: self._provider.list_tagged(tags))
+
+    def offers(self, query: OfferQuery, types: Sequence[InstanceType]) -> list[Offer]:
+        """See ``Provider.offers``."""
+        return self._observe("offers", lambda: self._provider.offers(query, types))
+
+    def retain(self, instance_ids: Sequence[str], installation: str) -> None:
+        """See ``Provider.retain``."""
+        self._observe("retain", lambda: self._provider.retain(instance_ids, installation))
+
+    def close(self) -> None:
+        """See ``Provider.close``."""
+        self._provider.close()
+
+    def _observe(
+        self,
+        operation: str,
+        call: Callable[[], Answer],
+        outcome_of: Callable[[Answer], str] = lambda _: "ok",
+    ) -> Answer:
+        provider, region = self.key.provider.value, self.key.region
+        started = time.monotonic()
+        outcome = "crashed"
+        try:
+            answer = call()
+            outcome = outcome_of(answer)
+        except ProviderError as error:
+            outcome = error.code.value
+            metrics.PROVIDER_ERRORS.labels(provider, region, outcome).inc()
+            if error.code is ErrorCode.UNKNOWN:
+                metrics.UNKNOWN_CODES.labels(provider, error.operation, error.vendor_code).inc()
+            raise
+        else:
+            return answer
+        finally:
+            metrics.PROVIDER_CALL_SECONDS.labels(provider, region, operation).observe(
+                time.monotonic() - started
+            )
+            metrics.PROVIDER_CALLS.labels(provider, region, operation, outcome).inc()
+
+
+def _launch_outcome(result: LaunchResult) -> str:
+    return "ok" if isinstance(result, Created) else result.code.value
