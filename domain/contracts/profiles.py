@@ -6,7 +6,6 @@ from typing import Annotated
 from pydantic import Field
 
 from domain.contracts.resources import (
-    GpuTypeName,
     LabelKey,
     LabelValue,
     ObjectName,
@@ -73,6 +72,10 @@ class Checkpoint(ResourceModel):
     """Where checkpoints are kept, or the address for HTTP."""
 
 
+ThroughputKey = Annotated[str, Field(min_length=1, max_length=64)]
+"""A GPU model, for example A100."""
+
+
 class ProfileSpec(ResourceModel):
     """What a kind of workload needs of the pool that it is bound to."""
 
@@ -89,7 +92,7 @@ class ProfileSpec(ResourceModel):
     )
     """Labels of the workload's pods; unset means spotgpu.zuoyang.io/profile=NAME with this profile's name."""
     throughput: Annotated[
-        dict[GpuTypeName, Annotated[float, Field(gt=0, le=1_000_000)]],
+        dict[ThroughputKey, Annotated[float, Field(gt=0, le=1_000_000)]],
         Field(max_length=64),
     ] = Field(default_factory=dict[str, float])
     """Relative speed of the workload by GPU model, for example A100 1.0 and V100 0.4."""
