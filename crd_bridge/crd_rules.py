@@ -52,7 +52,8 @@ RULES: Final[Mapping[type[ResourceModel], tuple[Rule, ...]]] = {
     ),
     Balance: (
         Rule(
-            "!has(self.costWeight) || !has(self.stabilityWeight) || self.costWeight + self.stabilityWeight > 0.0",
+            "!has(self.costWeight) || !has(self.stabilityWeight) || "
+            "self.costWeight + self.stabilityWeight > 0.0",
             "costWeight and stabilityWeight must not both be 0",
             ".costWeight",
         ),
@@ -78,8 +79,7 @@ RULES: Final[Mapping[type[ResourceModel], tuple[Rule, ...]]] = {
 }
 """By model; they stand at the node that the model describes."""
 
-OBJECT_  # The server checks a default of {} before it fills in the defaults below it: rules look before they read.
-RULES: Final[Mapping[type[ResourceModel], tuple[Rule, ...]]] = {
+OBJECT_RULES: Final[Mapping[type[ResourceModel], tuple[Rule, ...]]] = {
     PoolSpec: (
         Rule(
             f"size(self.metadata.name) <= {MAX_LABEL_CHARS}",
