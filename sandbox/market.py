@@ -1,6 +1,6 @@
 """What spot machines cost and how many there are: a seeded model over time, with switches for tests.
 
-``MarketModel`` is pure: the same seed, place and moment give the same answer on every machine. ``Market`` lays
+``MarketModel`` is pure: the same seed, place and moment give the same answer everywhere. ``Market`` lays
 overrides and recorded traces over it. Nothing here knows which machines run; the ledger counts those.
 """
 
@@ -19,8 +19,8 @@ from domain.contracts.offers import InstanceType, ProviderName
 
 CURRENCY: Final = "CNY"
 
-# Spot price of one GPU-hour in CNY, the middle of its range. With the zone's factor (0.92 to 1.08) and the wave
-# (0.87 to 1.13) an A100 machine with one GPU stays between 3.6 and 7.4.
+# Spot price of one GPU-hour in CNY, the middle of its range. With the zone's factor (0.92 to 1.08) and the
+# wave (0.87 to 1.13) an A100 machine with one GPU stays between 3.6 and 7.4.
 _GPU_HOUR: Final[Mapping[tuple[str, int], str]] = {
     ("T4", 16): "1.10",
     ("P40", 24): "1.60",
@@ -147,7 +147,7 @@ class Trace:
     def parse(cls, lines: Iterable[str], source: str) -> "Trace":
         """Parse the lines of such a file; ``source`` is named in errors."""
         rows = csv.reader(lines)
-        header = next(rows, [])
+        header = next(rows, list[str]())
         if header[:1] != ["t_s"] or len(header) < 2:
             raise ValueError(f"{source}: the first line must be 't_s,<zone>,...', not {','.join(header)!r}")
         samples = tuple(_sample(row, len(header), f"{source}:{number}") for number, row in enumerate(rows, 2))
@@ -193,10 +193,10 @@ class Market:
     """
 
     model: MarketModel
-    _capacity: dict[_Key, int] = field(default_factory=dict)
-    _price: dict[_Key, Decimal] = field(default_factory=dict)
-    _replays: dict[_Key, _Replay] = field(default_factory=dict)
-    _withdrawn: set[_Key] = field(default_factory=set)
+    _capacity: dict[_Key, int] = field(default_factory=dict[_Key, int])
+    _price: dict[_Key, Decimal] = field(default_factory=dict[_Key, Decimal])
+    _replays: dict[_Key, _Replay] = field(default_factory=dict[_Key, _Replay])
+    _withdrawn: set[_Key] = field(default_factory=set[_Key])
 
     @classmethod
     def seeded(cls, seed: int) -> "Market":
@@ -275,6 +275,10 @@ def _override(
     key: _Key,
     value: _Value | None,
 ) -> None:
+    """Set or take back; a whole zone's override replaces those of its single types."""
+    if key[2] is None:
+        for narrower in [known for known in layer if known[:2] == key[:2]]:
+            del layer[narrower]
     if value is None:
         layer.pop(key, None)
     else:

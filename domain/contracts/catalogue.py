@@ -1,8 +1,8 @@
 """The GPU instance types that the four clouds sell, and how pools name them.
 
-Source: the vendors' GPU pages as collected in July 2026. Memory of one GPU is what the vendor sells it as: where
+Source: the vendors' GPU pages as collected in July 2026. Memory of one GPU is what it is sold as: where
 an API reports less (AWS says 22.4 GiB for an A10G of 24 GB) the sold size stands here, so that ``A10G-24G``
-means the same everywhere. Types with a fraction of a GPU and GPUs that their vendor does not name are left out.
+means the same everywhere. Types with a fraction of a GPU and GPUs that nobody names are left out.
 """
 
 import re
@@ -147,7 +147,8 @@ def types_for(provider: ProviderName, gpu_type: str) -> tuple[InstanceType, ...]
 
     Args:
         provider: The cloud to look in.
-        gpu_type: ``MODEL-MEMORY`` such as ``A100-40G``, or a bare model, which any memory satisfies. Case counts.
+        gpu_type: ``MODEL-MEMORY`` such as ``A100-40G``, or a bare model, which any memory satisfies; case
+            counts.
 
     Returns:
         Rows in the catalogue's order; empty when the name is unknown or this cloud does not sell it.
@@ -156,9 +157,7 @@ def types_for(provider: ProviderName, gpu_type: str) -> tuple[InstanceType, ...]
     if match is None:
         return tuple(row for row in CATALOGUE[provider] if row.gpu_model == gpu_type)
     model, memory = match["model"], int(match["memory"])
-    return tuple(
-        row for row in CATALOGUE[provider] if row.gpu_model == model and row.gpu_memory_gb == memory
-    )
+    return tuple(row for row in CATALOGUE[provider] if row.gpu_model == model and row.gpu_memory_gb == memory)
 
 
 def known_gpu_types() -> tuple[str, ...]:
