@@ -81,8 +81,6 @@ class Settings(BaseSettings):
     """Simultaneous terminations and drains a region; a drain waits for minutes and costs no thread."""
     cluster_slots: int = Field(default=50, ge=1)
     """Simultaneous activities on the Kubernetes API."""
-    offer_max_age_seconds: float = Field(default=30, ge=0)
-    """Seconds for which offers that were read for one pool serve another, unless it asks for fresh ones."""
     secret_max_age_seconds: float = Field(default=30, ge=0)
     """Seconds for which a Secret that was read is used again. A rotated one works after this long."""
 

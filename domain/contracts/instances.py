@@ -9,7 +9,7 @@ from pydantic import Field
 
 from domain.contracts.errors import ErrorCode
 from domain.contracts.model import AwareDatetime, Contract
-from domain.contracts.offers import CapacityType, Offer, ProviderName
+from domain.contracts.offers import CapacityType, InstanceType, Offer, ProviderName
 
 
 class InstanceState(StrEnum):
@@ -123,6 +123,8 @@ class OfferQuery(Contract):
 
     instance_types: tuple[str, ...]
     """Names of the catalogue; never empty."""
+    overrides: tuple[InstanceType, ...] = ()
+    """Rows of a node class that the catalogue lacks or knows wrongly; they win over the catalogue."""
     zones: tuple[str, ...] = ()
     """Only these; empty means every zone of the region."""
     capacity_type: CapacityType = CapacityType.SPOT
