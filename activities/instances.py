@@ -5,13 +5,14 @@ import threading
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Final, Protocol
+from typing import Final
 
 from temporalio import activity
 from temporalio.exceptions import CancelledError
 
+from activities.cluster.base import SecretReader
 from activities.failures import as_application_error
-from activities.providers.base import Provider
+from activities.providers.base import Provider, ProviderSource
 from activities.signatures import (
     InstancesRequest,
     PoolRegionRequest,
@@ -37,26 +38,6 @@ from domain.decisions.user_data import UserDataError, render_user_data, uses_joi
 
 _BEAT: Final = timedelta(seconds=2)
 _BEATS_PER_TIMEOUT: Final = 3
-
-
-class ProviderSource(Protocol):
-    """Where adapters come from."""
-
-    def provider(self, key: RegionKey) -> Provider:
-        """The adapter of a region; ``ProviderError`` ``INVALID_REQUEST`` when it is not served here."""
-        ...
-
-
-class SecretReader(Protocol):
-    """Secrets of the operator's namespace, read from a thread."""
-
-    def read(self, name: str) -> Mapping[str, str]:
-        """The Secret's data, decoded.
-
-        Raises:
-            ClusterError: ``NOT_FOUND`` when there is none, or any fault of the API.
-        """
-        ...
 
 
 class InstanceActivities:

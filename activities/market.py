@@ -8,7 +8,7 @@ from typing import Final
 from temporalio import activity
 
 from activities.failures import as_application_error
-from activities.instances import ProviderSource
+from activities.providers.base import ProviderSource
 from activities.signatures import OffersAnswer, OffersRequest
 from activities.telemetry import metrics
 from domain.contracts.catalogue import instance_type

@@ -135,6 +135,18 @@ class Cluster(Protocol):
         ...
 
 
+class SecretReader(Protocol):
+    """Secrets of the operator's own namespace, for code that runs in a thread."""
+
+    def read(self, name: str) -> Mapping[str, str]:
+        """The Secret's data, decoded.
+
+        Raises:
+            ClusterError: ``NOT_FOUND`` when there is none, or any other fault of the API.
+        """
+        ...
+
+
 def parse_time(text: str) -> datetime:
     """An RFC 3339 time of the API as an aware UTC datetime."""
     return datetime.fromisoformat(text)

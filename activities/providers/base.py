@@ -82,3 +82,15 @@ class Credentials(Protocol):
             ProviderError: ``UNAUTHENTICATED`` when the Secret or a key of it is missing; the text names it.
         """
         ...
+
+
+class ProviderSource(Protocol):
+    """Where adapters come from."""
+
+    def provider(self, key: RegionKey) -> Provider:
+        """The adapter of a region.
+
+        Raises:
+            ProviderError: ``INVALID_REQUEST`` when the region is not served here or its SDK is missing.
+        """
+        ...
