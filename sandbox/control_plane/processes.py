@@ -14,6 +14,9 @@ from pathlib import Path
 
 _POLL_SECONDS = 0.05
 
+_children: dict[int, subprocess.Popen[bytes]] = {}
+"""What this process started and has not reaped, by pid; it outlives the tables, as the children do."""
+
 
 class ProcessError(Exception):
     """A process did not start or did not end; the message says which and where its log is."""
@@ -54,7 +57,6 @@ class ProcessTable:
     def __init__(self, pid_folder: Path, log_folder: Path) -> None:
         self._pid_folder = pid_folder
         self._log_folder = log_folder
-        self._children: dict[str, subprocess.Popen[bytes]] = {}
 
     def log_path(self, name: str) -> Path:
         """Return where the output of ``name`` goes, appended at each start."""
@@ -66,11 +68,13 @@ class ProcessTable:
 
     def is_alive(self, name: str) -> bool:
         """Return whether the process recorded as ``name`` runs."""
-        child = self._children.get(name)
-        if child is not None and child.poll() is not None:
-            del self._children[name]
         record = self.record(name)
-        return record is not None and record.is_alive()
+        if record is None:
+            return False
+        if record.is_alive():
+            return True
+        _reap(record.pid)
+        return False
 
     def start(
         self, name: str, command: Sequence[str], env: Mapping[str, str], *, die_with_parent: bool
@@ -102,7 +106,7 @@ class ProcessTable:
                 )
             except OSError as error:
                 raise ProcessError(f"cannot start {name}: {command[0]}: {error.strerror}") from error
-        self._children[name] = child
+        _children[child.pid] = child
         birth = _birth_ticks(child.pid)
         record = ProcessRecord(child.pid, -1 if birth is None else birth, tuple(command))
         record.save(self._record_path(name))
@@ -161,9 +165,16 @@ def require_linux() -> None:
     """
     if not sys.platform.startswith("linux"):
         raise ProcessError(
-            f"the control plane starts on Linux only, this is {sys.platform}: use a Linux machine or container, or "
-            "an existing cluster through KUBECONFIG"
+            f"the control plane starts on Linux, this is {sys.platform}: use a Linux machine or container, "
+            "or an existing cluster through KUBECONFIG"
         )
+
+
+def _reap(pid: int) -> None:
+    """Take the exit code of a dead child, so that no zombie stays; nothing for the child of another."""
+    child = _children.pop(pid, None)
+    if child is not None:
+        child.wait()
 
 
 def _birth_ticks(pid: int) -> int | None:
