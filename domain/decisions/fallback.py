@@ -6,10 +6,7 @@ from enum import IntEnum
 
 from domain.contracts.offers import CapacityType, Offer
 from domain.contracts.strategies import StrategySpec
-from domain.decisions.holds import expire, hold_after, is_held
 from domain.decisions.scoring import RankedOffer, Ranking
-
-__all__ = ["Rung", "expire", "hold_after", "is_held", "next_offer", "rung_of"]
 
 
 class Rung(IntEnum):

@@ -123,7 +123,7 @@ class Ranking(Contract):
     def excluded_summary(self) -> str:
         """One clause for a person: reasons, most frequent first, with an example; empty when there are none.
 
-        For example ``3 OverCeiling (9.10 CNY is above the ceiling 8.0), 1 NoStock (the cloud says sold out)``.
+        For example ``3 OverCeiling (9.10 CNY is above the ceiling 8), 1 NoStock (the cloud says sold out)``.
         """
         by_reason: dict[Exclusion, list[str]] = {}
         for entry in self.excluded:
@@ -178,7 +178,7 @@ def rank_offers(
         verdict = _unfit(offer, spec, floor_gb) or _unavailable(offer, holds, now) or _unpayable(offer, spec)
         if verdict is not None:
             excluded.append(ExcludedOffer(offer=offer, reason=verdict[0], detail=verdict[1]))
-        elif offer.price is not None:
+        elif offer.price is not None:  # always true here; says so to the type checker
             candidates[offer.key] = (offer, offer.price.per_hour)
     rule = _rule(spec, strategy, profiles, stability or {}, [price for _, price in candidates.values()])
     entries = [(_order(entry, price, rule), entry) for entry, price in _judged(candidates.values(), rule)]
@@ -230,7 +230,7 @@ def _unavailable(offer: Offer, holds: Sequence[OfferHold], now: datetime) -> tup
 
 def _unpayable(offer: Offer, spec: PoolSpec) -> tuple[Exclusion, str] | None:
     """What speaks against its price. Amounts in another currency are never compared or converted."""
-    if offer.price is None:
+    if offer.price is None or offer.price.per_hour <= 0:
         return Exclusion.NO_PRICE, "the cloud states no price, and a missing price is not zero"
     if offer.price.currency != spec.currency:
         return (
@@ -287,8 +287,6 @@ def _price_part(price: Decimal, rule: _Rule) -> Decimal:
     if rule.strategy.mode == StrategyMode.COST_FIRST:
         equally_cheap = rule.cheapest * (100 + cost_first.price_tolerance_percent) / 100
         counted = rule.cheapest if price <= equally_cheap else price
-    if rule.highest <= 0:
-        return Decimal(0)
     return _bounded((rule.highest - counted) / rule.highest * 100)
 
 

@@ -53,8 +53,9 @@ def demand_instances(
 
 
 def gpus_wanted(profiles: Sequence[ProfilePart], demand: Demand | None) -> Mapping[str, int]:
-    """GPUs by profile: what its pods ask for, at least its gang; profiles without pods are absent."""
-    asked = {entry.profile: entry for entry in demand.profiles if entry.pods > 0} if demand else {}
+    """GPUs by profile: what its pods ask for, at least its gang; absent when they ask for none."""
+    entries = demand.profiles if demand else ()
+    asked = {entry.profile: entry for entry in entries if entry.pods > 0 and entry.gpus > 0}
     return {
         part.origin.name: _gang(part, asked[part.origin.name])
         for part in profiles

@@ -1,4 +1,4 @@
-"""Small builders for offers, pools and strategies, with the values that a test names and defaults for the rest."""
+"""Small builders for offers, pools and strategies: what a test names, and defaults for the rest."""
 
 from datetime import UTC, datetime
 from decimal import Decimal
