@@ -75,10 +75,12 @@ class WatchRegionRequest(Contract):
 
 
 class InstallationReading(Contract):
-    """Every machine of the installation in one region, at most 5,000."""
+    """Every machine of the installation in one region that is not ended, oldest first, at most 3,000."""
 
     as_of: AwareDatetime
     machines: tuple[OwnedMachine, ...]
+    retained: tuple[OwnedMachine, ...] = ()
+    """Machines that a deleted pool gave up; at most 100, reported only."""
     own_epoch: int
     highest_epoch: int
 

@@ -44,6 +44,9 @@ class EventReason(StrEnum):
     PROVIDER_UNAVAILABLE = "ProviderUnavailable"
     ORPHAN_FOUND = "OrphanFound"
     ORPHAN_RECLAIMED = "OrphanReclaimed"
+    INSTANCE_RETAINED = "InstanceRetained"
+    EPOCH_LOST = "EpochLost"
+    """Another installation with our id and a higher epoch runs: this one ends no machine any more."""
 
 
 class Announcement(Contract):

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from domain.contracts.instances import Instance
 from domain.contracts.model import AwareDatetime, Contract
-from domain.contracts.offers import RegionKey
+from domain.contracts.offers import CapacityType, RegionKey
 
 
 class RegionHealth(StrEnum):
@@ -92,6 +92,8 @@ class OwnedMachine(Contract):
     launch: str
     created_at: AwareDatetime
     instance_type: str
+    zone: str = ""
+    capacity_type: CapacityType = CapacityType.SPOT
     price_per_hour: Decimal | None = None
     epoch: int = 0
 
