@@ -149,9 +149,13 @@ def _subject(body: JsonObject) -> str:
 
 
 def _problems(error: ValidationError, root: str) -> tuple[Problem, ...]:
+    """Tell what is wrong, innermost only: a list is not also too short because an entry of it did not fit."""
+    items = error.errors(include_input=False, include_url=False, include_context=False)
+    inner = {item["loc"][:depth] for item in items for depth in range(len(item["loc"]))}
     return tuple(
         Problem(_path(root, item["loc"]), item["msg"].removeprefix("Value error, "))
-        for item in error.errors(include_input=False, include_url=False, include_context=False)
+        for item in items
+        if item["loc"] not in inner
     )
 
 
