@@ -215,10 +215,11 @@ class _Watch:
 
     async def _observe(self, uid: str, as_of: datetime, machines: tuple[Instance, ...]) -> None:
         observation = RegionObservation(region=self._region, as_of=as_of, instances=machines)
-        if await self._tell(uid, OBSERVED, observation):
-            self._sight.told[uid] = digest_of(machines)
-        elif not machines:
+        delivered = await self._tell(uid, OBSERVED, observation)
+        if not machines:
             self._sight.told.pop(uid, None)
+        elif delivered:
+            self._sight.told[uid] = digest_of(machines)
 
     async def _tell_health(self, now: datetime) -> None:
         health = self._sight.health(self._request.settings.failures_to_open)
