@@ -69,6 +69,7 @@ class Cluster(Protocol):
         *,
         namespace: str = "",
         label_selector: str = "",
+        field_selector: str = "",
         limit: int = 500,
         continue_token: str = "",
     ) -> Page:

@@ -196,11 +196,17 @@ class KubeCluster:
         *,
         namespace: str = "",
         label_selector: str = "",
+        field_selector: str = "",
         limit: int = 500,
         continue_token: str = "",
     ) -> Page:
         """One page of a consistent list."""
-        query = {"limit": str(limit), "labelSelector": label_selector, "continue": continue_token}
+        query = {
+            "limit": str(limit),
+            "labelSelector": label_selector,
+            "fieldSelector": field_selector,
+            "continue": continue_token,
+        }
         answer = await self._json(_Call("list", resource, namespace=namespace), "GET", query=query)
         metadata = cast("Object", answer.get("metadata") or {})
         return Page(
