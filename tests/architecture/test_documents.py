@@ -1,0 +1,91 @@
+"""The documents speak of what is there: targets, settings, series, interventions."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from activities.telemetry import metrics
+from domain.contracts.settings import PoolSettings
+from tests.architecture.tree import ROOT, repository_files, text_of
+from workers.settings import Settings
+from workflows.messages import INTERVENTIONS
+
+DOCUMENTS = [path for path in repository_files() if path.endswith(".md")]
+# Given by the wiring with every envelope, not set one by one.
+WIRED = {
+    "served_regions",
+    "enabled_providers",
+    "polling_interval_seconds",
+    "orphan_policy",
+    "operator_namespace",
+}
+
+
+def targets() -> set[str]:
+    """Targets of the Makefile."""
+    return set(re.findall(r"^([a-z][a-z0-9-]*):", text_of("Makefile"), re.MULTILINE))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_document_names_only_targets_that_exist(document: str) -> None:
+    named = set(re.findall(r"(?:^|`)make ([a-z][a-z0-9-]*)", text_of(document), re.MULTILINE))
+    assert named - targets() == set()
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_document_links_only_to_files_that_exist(document: str) -> None:
+    links = re.findall(r"\]\((?![a-z]+://|#|mailto:)([^)#]+)", text_of(document))
+    assert [link for link in links if not ((ROOT / document).parent / link).exists()] == []
+
+
+def test_every_target_has_one_line_of_help() -> None:
+    helped = set(re.findall(r"^([a-z][a-z0-9-]*):.*## \S", text_of("Makefile"), re.MULTILINE))
+    assert targets() - helped == set()
+
+
+def test_operations_list_every_setting_of_the_operator() -> None:
+    text = text_of("docs/operations.md")
+    names = {f"SPOTGPU_{field.upper()}" for field in Settings.model_fields} - {"SPOTGPU_POOL"}
+    names |= {f"SPOTGPU_POOL__{field.upper()}" for field in set(PoolSettings.model_fields) - WIRED}
+    assert {name for name in names if f"`{name}`" not in text} == set()
+
+
+def test_operations_list_only_settings_that_exist() -> None:
+    known = {f"SPOTGPU_{field.upper()}" for field in Settings.model_fields}
+    known |= {f"SPOTGPU_POOL__{field.upper()}" for field in PoolSettings.model_fields}
+    named = set(re.findall(r"`(SPOTGPU_[A-Z_]+[A-Z])`", text_of("docs/operations.md")))
+    assert named - known == set()
+
+
+def series() -> set[str]:
+    """Names of every series that the code defines."""
+    return set(re.findall(r'"(spotgpu_[a-z_]+)"', Path(metrics.__file__).read_text()))
+
+
+def test_operations_list_every_series() -> None:
+    text = text_of("docs/operations.md")
+    assert {name for name in series() if not re.search(rf"`{name}(_total)?`", text)} == set()
+
+
+def test_operations_list_only_series_that_exist() -> None:
+    named = set(re.findall(r"`(spotgpu_[a-z_]+)`", text_of("docs/operations.md")))
+    assert {
+        name for name in named if name not in series() and name.removesuffix("_total") not in series()
+    } == set()
+
+
+@pytest.mark.parametrize("name", sorted(INTERVENTIONS))
+def test_readme_shows_every_intervention_with_its_fields(name: str) -> None:
+    lines = [line for line in text_of("README.md").splitlines() if line.startswith(f"| `{name}`")]
+    assert len(lines) == 1
+    fields = {field.alias or key for key, field in INTERVENTIONS[name].model_fields.items()} - {
+        "by",
+        "reason",
+    }
+    assert {field for field in fields if field not in lines[0]} == set()
+
+
+def test_ci_can_be_run() -> None:
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)

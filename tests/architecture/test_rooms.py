@@ -1,0 +1,101 @@
+"""Every file has a room, says what it is for and stays small enough to be read."""
+
+import ast
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.tree import ROOMS, ROOT, product_modules, repository_files, syntax_of, text_of
+
+MAX_LINES = 500
+MAX_ADAPTER_LINES = 600
+MAX_FUNCTION_LINES = 40
+BESIDE_THE_ROOMS = {"tests", "deploy", "docs", ".ci"}
+FORBIDDEN_WORDS = {"manager", "helper", "helpers", "util", "utils", "common", "misc"}
+
+
+def length_limit(path: str) -> int:
+    """Adapters and their twins at the wire may be longer: one file a cloud."""
+    adapters = ("activities/providers/", "activities/cluster/", "sandbox/clouds/")
+    return MAX_ADAPTER_LINES if path.startswith(adapters) else MAX_LINES
+
+
+def own_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Lines of a function from its ``def`` on, without its docstring."""
+    length = (function.end_lineno or function.lineno) - function.lineno + 1
+    first = function.body[0]
+    if (
+        isinstance(first, ast.Expr)
+        and isinstance(first.value, ast.Constant)
+        and isinstance(first.value.value, str)
+    ):
+        length -= (first.end_lineno or first.lineno) - first.lineno + 1
+    return length
+
+
+def test_repository_has_no_python_outside_the_rooms() -> None:
+    strangers = [
+        path
+        for path in repository_files()
+        if path.endswith(".py") and path.split("/")[0] not in {*ROOMS, *BESIDE_THE_ROOMS}
+    ]
+    assert strangers == []
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_room_resolves_inside_this_repository(room: str) -> None:
+    spec = importlib.util.find_spec(room)
+    assert spec is not None
+    assert spec.origin is not None
+    assert Path(spec.origin).resolve().parent == ROOT / room
+
+
+def test_every_folder_of_a_room_is_a_package() -> None:
+    folders = {str(Path(path).parent) for path in product_modules()}
+    assert [folder for folder in sorted(folders) if not (ROOT / folder / "__init__.py").is_file()] == []
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    silent = [path for path in product_modules() if not ast.get_docstring(syntax_of(path))]
+    assert silent == []
+
+
+def test_every_module_can_be_read_in_one_go() -> None:
+    lengths = {path: len(text_of(path).splitlines()) for path in product_modules()}
+    assert {path: n for path, n in lengths.items() if n > length_limit(path)} == {}
+
+
+def test_every_function_fits_on_a_page() -> None:
+    long = {
+        f"{path}:{node.lineno} {node.name}": own_lines(node)
+        for path in product_modules()
+        for node in ast.walk(syntax_of(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and own_lines(node) > MAX_FUNCTION_LINES
+    }
+    assert long == {}
+
+
+def test_no_module_or_class_has_a_name_that_says_nothing() -> None:
+    names = {path: Path(path).stem for path in product_modules()}
+    for path in product_modules():
+        names |= {
+            f"{path} {node.name}": re.sub(r"(?<=[a-z])(?=[A-Z])", "_", node.name)
+            for node in ast.walk(syntax_of(path))
+            if isinstance(node, ast.ClassDef)
+        }
+    vague = [place for place, name in names.items() if FORBIDDEN_WORDS & set(name.lower().split("_"))]
+    assert vague == []
+
+
+def test_every_test_module_mirrors_a_room() -> None:
+    beside = {*ROOMS, "architecture", "e2e", "fakes", "docs", "deploy"}
+    strangers = [
+        path
+        for path in repository_files()
+        if path.startswith("tests/")
+        and Path(path).name.startswith("test_")
+        and path.split("/")[1] not in beside
+    ]
+    assert strangers == []
