@@ -23,7 +23,7 @@ START_ORDER = (ETCD, API_SERVER, CONTROLLER_MANAGER, SCHEDULER, KWOK)
 
 STAGE_FILES = tuple(sorted((Path(__file__).parent / "kwok_stages").glob("*.yaml")))
 
-_HOST = "127.0.0.1"
+HOST = "127.0.0.1"
 # Below the range from which the kernel takes ports of outgoing connections (32768 and up): a port that we
 # come back to after a kill is not taken by someone's connection meanwhile.
 _PORTS = range(20000, 32000)
@@ -49,7 +49,7 @@ class Ports:
                 chosen.append(port)
             if len(chosen) == 6:
                 return cls(*chosen)
-        raise OSError(f"no six free ports on {_HOST} between {_PORTS.start} and {_PORTS.stop}")
+        raise OSError(f"no six free ports on {HOST} between {_PORTS.start} and {_PORTS.stop}")
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class Settings:
     @property
     def server(self) -> str:
         """URL of the API server."""
-        return f"https://{_HOST}:{self.ports.api_server}"
+        return f"https://{HOST}:{self.ports.api_server}"
 
     def save(self, path: Path) -> None:
         """Write for ``load``, whole or not at all."""
@@ -158,21 +158,9 @@ def command(component: str, folder: RunFolder, settings: Settings) -> list[str]:
     return [*builders[component](folder, settings), *extra]
 
 
-def health_url(component: str, settings: Settings) -> str:
-    """Return the URL that answers 200 once the component works."""
-    ports = settings.ports
-    return {
-        ETCD: f"http://{_HOST}:{ports.etcd_client}/health",
-        API_SERVER: f"{settings.server}/readyz",
-        CONTROLLER_MANAGER: f"https://{_HOST}:{ports.controller_manager}/healthz",
-        SCHEDULER: f"https://{_HOST}:{ports.scheduler}/healthz",
-        KWOK: f"http://{_HOST}:{ports.kwok}/healthz",
-    }[component]
-
-
 def _etcd(folder: RunFolder, settings: Settings) -> list[str]:
-    client = f"http://{_HOST}:{settings.ports.etcd_client}"
-    peer = f"http://{_HOST}:{settings.ports.etcd_peer}"
+    client = f"http://{HOST}:{settings.ports.etcd_client}"
+    peer = f"http://{HOST}:{settings.ports.etcd_peer}"
     return [
         str(settings.binaries.etcd),
         f"--data-dir={folder.path / 'etcd'}",
@@ -189,9 +177,9 @@ def _etcd(folder: RunFolder, settings: Settings) -> list[str]:
 def _api_server(folder: RunFolder, settings: Settings) -> list[str]:
     return [
         str(settings.binaries.kube_apiserver),
-        f"--etcd-servers=http://{_HOST}:{settings.ports.etcd_client}",
-        f"--bind-address={_HOST}",
-        f"--advertise-address={_HOST}",
+        f"--etcd-servers=http://{HOST}:{settings.ports.etcd_client}",
+        f"--bind-address={HOST}",
+        f"--advertise-address={HOST}",
         f"--secure-port={settings.ports.api_server}",
         f"--cert-dir={folder.certificates}",
         f"--token-auth-file={folder.tokens}",
@@ -233,7 +221,7 @@ def _scheduler(folder: RunFolder, settings: Settings) -> list[str]:
 def _served_locally(port: int, certificates: Path) -> list[str]:
     """Health on loopback, no election (there is one of each), and a rate that a storm does not exhaust."""
     return [
-        f"--bind-address={_HOST}",
+        f"--bind-address={HOST}",
         f"--secure-port={port}",
         f"--cert-dir={certificates}",
         "--leader-elect=false",
@@ -252,15 +240,15 @@ def _kwok(folder: RunFolder, settings: Settings) -> list[str]:
         # Heartbeats are a Stage on the Node's status: kwok would renew the Lease of a dark machine for ever.
         "--node-lease-duration-seconds=0",
         # Of Nodes that come without an address; a simulated machine brings its own.
-        f"--node-ip={_HOST}",
-        f"--server-address={_HOST}:{settings.ports.kwok}",
+        f"--node-ip={HOST}",
+        f"--server-address={HOST}:{settings.ports.kwok}",
     ]
 
 
 def _is_free(port: int) -> bool:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         try:
-            probe.bind((_HOST, port))
+            probe.bind((HOST, port))
         except OSError:
             return False
     return True

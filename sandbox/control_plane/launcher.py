@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import fcntl
-import ssl
 import subprocess
 import time
-import urllib.request
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +23,7 @@ from sandbox.control_plane.components import (
     RunFolder,
     Settings,
 )
+from sandbox.control_plane.health import answers_ok, health_url
 from sandbox.control_plane.kubeconfigs import (
     Identity,
     read_token,
@@ -286,8 +285,8 @@ class ControlPlane:
         self._processes.stop(component, grace_seconds=STOP_GRACE_SECONDS.get(component, 3.0))
 
     def _wait_component(self, component: str, deadline: float) -> None:
-        url = components.health_url(component, self._settings())
-        while not _answers_ok(url):
+        url = health_url(component, self._settings())
+        while not answers_ok(url):
             log = self._processes.log_path(component)
             if not self._processes.is_alive(component):
                 tail = self._processes.log_tail(component)
@@ -301,7 +300,7 @@ class ControlPlane:
 
     def _has_default_service_account(self) -> bool:
         path = "/api/v1/namespaces/default/serviceaccounts/default"
-        return _answers_ok(f"{self.server}{path}", ca=self._folder.ca, token=self.admin_token)
+        return answers_ok(f"{self.server}{path}", ca=self._folder.ca, token=self.admin_token)
 
     def _require_component(self, component: str) -> None:
         if component not in START_ORDER:
@@ -315,21 +314,3 @@ class ControlPlane:
         with (self._folder.path / "lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
-
-
-def _answers_ok(url: str, *, ca: Path | None = None, token: str | None = None) -> bool:
-    """Ask once. Without a CA any certificate will do: each component made its own, and no secret is sent."""
-    context = ssl.create_default_context(cafile=ca)
-    if ca is None:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    direct = urllib.request.build_opener(
-        urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
-    )
-    headers = {"Authorization": f"Bearer {token}"} if token and ca else {}
-    request = urllib.request.Request(url, headers=headers)  # noqa: S310 - our own health URLs
-    try:
-        with direct.open(request, timeout=2) as response:
-            return response.status == 200
-    except OSError:
-        return False  # not yet, or an answer that is no 200: the caller asks again until its deadline

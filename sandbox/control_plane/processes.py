@@ -109,7 +109,12 @@ class ProcessTable:
         _children[child.pid] = child
         birth = _birth_ticks(child.pid)
         record = ProcessRecord(child.pid, -1 if birth is None else birth, tuple(command))
-        record.save(self._record_path(name))
+        try:
+            record.save(self._record_path(name))
+        except BaseException:
+            child.kill()  # what is not recorded could never be found again
+            child.wait()
+            raise
         return record
 
     def kill(self, name: str) -> None:
@@ -172,9 +177,9 @@ def require_linux() -> None:
 
 def _reap(pid: int) -> None:
     """Take the exit code of a dead child, so that no zombie stays; nothing for the child of another."""
-    child = _children.pop(pid, None)
-    if child is not None:
-        child.wait()
+    child = _children.get(pid)
+    if child is not None and child.poll() is not None:
+        del _children[pid]
 
 
 def _birth_ticks(pid: int) -> int | None:
