@@ -12,6 +12,7 @@ from domain.contracts.pool_state import PoolCarry
 from domain.contracts.pools import PauseScope
 from domain.contracts.resolved import ResolvedPool
 from domain.contracts.settings import PoolSettings, SweepSettings, SyncSettings
+from domain.contracts.status import PoolStatus
 
 POOL_WORKFLOW = "GPUSpotPool"
 REGION_SYNC_WORKFLOW = "RegionSync"
@@ -59,6 +60,20 @@ class PoolInput(Contract):
     resolved: ResolvedPool
     settings: PoolSettings
     carry: PoolCarry | None = None
+
+
+class PoolSnapshot(Contract):
+    """Answer of the query ``state``."""
+
+    status: PoolStatus
+    waits_for: str
+    """What the pool waits for and why, in one clause."""
+    held: bool
+    """A pause holds."""
+    launches_total: int
+    unowned_nodes: int
+    """Nodes that claim this pool but match no machine of it."""
+    history_events: int
 
 
 class ApplyAnswer(Contract):

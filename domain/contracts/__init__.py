@@ -1,1 +1,1 @@
-"""The shared vocabulary. Every type here may travel as a payload: additive changes only, unknown fields ignored."""
+"""The shared vocabulary. Types may travel as payloads: additive changes only, unknown fields ignored."""

@@ -96,9 +96,7 @@ class Offer(Contract):
     @property
     def key(self) -> str:
         """``provider/region/zone/type/capacity``: unique, and the last tie-breaker of every sort."""
-        return (
-            f"{self.provider}/{self.region}/{self.zone}/{self.instance_type.name}/{self.capacity_type}"
-        )
+        return f"{self.provider}/{self.region}/{self.zone}/{self.instance_type.name}/{self.capacity_type}"
 
     @property
     def region_key(self) -> RegionKey:

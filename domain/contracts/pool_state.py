@@ -6,7 +6,6 @@ from enum import StrEnum
 from pydantic import Field
 
 from domain.contracts.facts import Demand, RegionHealth
-from domain.contracts.instances import LaunchRequest
 from domain.contracts.model import AwareDatetime, Contract
 from domain.contracts.offers import Offer, RegionKey
 from domain.contracts.status import Condition, InstanceStatus, InterruptedInstance
@@ -94,6 +93,9 @@ class Machine(Contract):
     """First reading in which it was missing."""
     rechecks: int = 0
     next_check_at: AwareDatetime | None = None
+    """When it is looked at next; None when nothing asks for a look."""
+    retry_at: AwareDatetime | None = None
+    """An effect on it failed for good and is not tried again before."""
     node_deleted: bool = False
     gone_at: AwareDatetime | None = None
     shown: InstanceStatus = InstanceStatus.PENDING
@@ -125,6 +127,7 @@ class RegionView(Contract):
     retry_at: AwareDatetime | None = None
     """No reading is tried before."""
     reading: bool = False
+    reading_since: AwareDatetime | None = None
 
 
 class OfferHold(Contract):
@@ -163,6 +166,11 @@ class Deletion(Contract):
     stage: str
     stage_since: AwareDatetime
     forced: tuple[str, ...] = ()
+    """Stages that a human forced."""
+    stuck_told: bool = False
+    """An Event said that this stage takes too long."""
+    finalizer_ordered: bool = False
+    finalizer_retry_at: AwareDatetime | None = None
     finalizer_removed: bool = False
 
 
@@ -215,10 +223,3 @@ class PoolCarry(Contract):
     launches_total: int = 0
     adopted_machines: tuple[str, ...] = ()
     inbox: tuple[InboxItem, ...] = ()
-
-
-class LaunchOrder(Contract):
-    """A launch that was written down, with the complete request for its one create call."""
-
-    token: str
-    request: LaunchRequest

@@ -1,0 +1,197 @@
+"""The pool's judgement: (what is wanted, what is known, now) to (new state, commands, events)."""
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+
+from domain.contracts.announcements import Announcement
+from domain.contracts.commands import Command, ReadNodes, ReadRegion
+from domain.contracts.model import Contract
+from domain.contracts.offers import RegionKey
+from domain.contracts.outcomes import Fact
+from domain.contracts.pool_state import Machine, MachinePhase, PoolCarry
+from domain.contracts.resolved import ResolvedPool
+from domain.contracts.settings import PoolSettings
+from domain.decisions.holds import expire
+from domain.decisions.pool_deletion import ever_bought, finish_deletion, plan_deletion, regions_to_search
+from domain.decisions.pool_departures import (
+    is_resting,
+    plan_departures,
+    plan_settling,
+    plan_timeouts,
+    regions_to_end,
+)
+from domain.decisions.pool_draft import Draft, seconds
+from domain.decisions.pool_facts import absorb
+from domain.decisions.pool_levels import desired_instances, fill_from_surplus, plan_level
+from domain.decisions.pool_purchases import SLOW_REGION_SECONDS, candidates, launches_barred, plan_purchases
+from domain.decisions.pool_shown import plan_shown, shown_deadline
+
+
+class Judgement(Contract):
+    """What one judgement came to."""
+
+    state: PoolCarry
+    commands: tuple[Command, ...]
+    """In the order in which they are to be started."""
+    events: tuple[Announcement, ...]
+    deadline: datetime | None
+    """When the pool must judge again if nothing happens; None when nothing is due."""
+
+
+def judge(
+    resolved: ResolvedPool,
+    settings: PoolSettings,
+    state: PoolCarry,
+    facts: Iterable[Fact],
+    *,
+    now: datetime,
+) -> Judgement:
+    """Fold the facts in and decide what is to be done.
+
+    Level-triggered: everything is worked out again from the state, so that a lost or repeated fact does
+    no harm. What is under way is marked in the state and not ordered twice.
+
+    Args:
+        resolved: The resource with what it refers to.
+        settings: The operator's durations and regions.
+        state: What the pool remembers.
+        facts: What was learnt since the last judgement, in order.
+        now: Time of the judgement, UTC.
+    """
+    draft = Draft(resolved, settings, state, now)
+    for fact in facts:
+        absorb(draft, fact)
+    return conclude(draft)
+
+
+def conclude(draft: Draft) -> Judgement:
+    """Decide on what the draft holds."""
+    draft.update(holds=expire(draft.state.holds, draft.now))
+    plan_deletion(draft)
+    fill_from_surplus(draft)
+    plan_timeouts(draft)
+    plan_level(draft)
+    _plan_reads(draft)
+    plan_departures(draft)
+    plan_purchases(draft)
+    plan_settling(draft)
+    plan_shown(draft)
+    finish_deletion(draft)
+    return Judgement(
+        state=draft.state,
+        commands=tuple(draft.commands),
+        events=tuple(draft.events),
+        deadline=_deadline(draft),
+    )
+
+
+# Reading before deciding ---------------------------------------------------------------------------
+
+
+def _plan_reads(draft: Draft) -> None:
+    """Order the readings without which nothing may be bought or ended."""
+    if draft.state.deletion is not None and not ever_bought(draft):
+        return
+    state = draft.state
+    if state.nodes_as_of is None and not state.nodes_reading and _is_due(state.nodes_retry_at, draft.now):
+        draft.update(nodes_reading=True)
+        draft.order(ReadNodes())
+    for region in _regions_wanted(draft):
+        view = draft.region(region)
+        if not view.reading and _is_due(view.retry_at, draft.now):
+            draft.set_region(region, reading=True, reading_since=draft.now)
+            draft.order(ReadRegion(region=region))
+
+
+def _regions_wanted(draft: Draft) -> tuple[RegionKey, ...]:
+    """Regions whose next decision needs a newer observation, sorted."""
+    wanted: dict[str, RegionKey] = {}
+    buying = _wants_to_buy(draft)
+    for candidate in candidates(draft):
+        region = candidate.region
+        never = draft.region(region).as_of is None and draft.state.deletion is None
+        if never or (buying and not draft.is_fresh(region)):
+            wanted[str(region)] = region
+    for region in regions_to_end(draft):
+        if not draft.is_fresh(region):
+            wanted[str(region)] = region
+    for region in regions_to_search(draft):
+        wanted[str(region)] = region
+    return tuple(wanted[key] for key in sorted(wanted))
+
+
+def _wants_to_buy(draft: Draft) -> bool:
+    if launches_barred(draft, before_reading=True):
+        return False
+    if any(not slot.token for slot in draft.state.slots):
+        return True
+    return len(draft.state.slots) < desired_instances(draft)
+
+
+def _is_due(moment: datetime | None, now: datetime) -> bool:
+    return moment is None or moment <= now
+
+
+# When to look again --------------------------------------------------------------------------------
+
+
+def _deadline(draft: Draft) -> datetime | None:
+    """The nearest moment at which time alone changes the judgement."""
+    moments = [m for m in _moments(draft) if m is not None and m > draft.now]
+    return min(moments, default=None)
+
+
+def _moments(draft: Draft) -> Iterator[datetime | None]:
+    for machine in draft.machines:
+        yield from _machine_moments(draft, machine)
+        yield shown_deadline(draft, machine)
+    state = draft.state
+    if state.nodes_as_of is None:
+        yield state.nodes_retry_at
+    for view in state.regions.values():
+        yield view.retry_at
+        if view.reading and view.reading_since is not None:
+            yield view.reading_since + seconds(SLOW_REGION_SECONDS)
+    if state.market.waiting_for and state.market.started_at is not None:
+        yield state.market.started_at + seconds(SLOW_REGION_SECONDS)
+    if state.manual_level is not None:
+        yield state.manual_level.until
+    yield from _level_moments(draft)
+    yield from _deletion_moments(draft)
+
+
+def _machine_moments(draft: Draft, machine: Machine) -> Iterator[datetime | None]:
+    limits = draft.resolved.spec.timeouts
+    if not machine.in_flight:
+        yield machine.next_check_at
+        if is_resting(draft, machine):
+            yield machine.retry_at
+    if machine.leave is None:
+        if machine.phase is MachinePhase.PENDING and machine.answered_at:
+            yield machine.answered_at + seconds(limits.pending_seconds)
+        if machine.phase is MachinePhase.JOINING and machine.running_at:
+            yield machine.running_at + seconds(limits.join_seconds)
+        if machine.phase is MachinePhase.JOINED and machine.joined_at:
+            yield machine.joined_at + seconds(limits.gpu_ready_seconds)
+
+
+def _level_moments(draft: Draft) -> Iterator[datetime | None]:
+    state = draft.state
+    if state.deletion is not None:
+        return
+    desired = desired_instances(draft)
+    cooldown = seconds(draft.resolved.spec.scale_strategy.cooldown_seconds)
+    if len(state.slots) < desired and state.last_scale_up_at is not None:
+        yield state.last_scale_up_at + cooldown
+    if len(state.slots) > desired and state.last_scale_down_at is not None:
+        yield state.last_scale_down_at + cooldown
+    if len(state.slots) < desired or any(not slot.token for slot in state.slots):
+        yield state.next_round_at
+
+
+def _deletion_moments(draft: Draft) -> Iterator[datetime | None]:
+    deletion = draft.state.deletion
+    if deletion is not None and not deletion.finalizer_removed:
+        yield deletion.finalizer_retry_at
+        if not deletion.stuck_told:
+            yield deletion.stage_since + seconds(draft.settings.delete_stage_seconds)

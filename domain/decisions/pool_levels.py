@@ -1,0 +1,133 @@
+"""How many slots a pool has: up by steps, down by steps, never held up by a rebuild."""
+
+from datetime import datetime
+
+from domain.contracts.announcements import EventReason
+from domain.contracts.pool_state import LeaveReason, Machine, MachinePhase, Slot
+from domain.contracts.pools import PauseScope
+from domain.decisions.holds import is_held
+from domain.decisions.pool_draft import Draft, seconds
+from domain.decisions.pool_purchases import candidates, launches_barred
+from domain.decisions.water_level import demand_instances, water_level
+
+
+def desired_instances(draft: Draft) -> int:
+    """The water level now; nothing while the pool is being deleted."""
+    if draft.state.deletion is not None:
+        return 0
+    demand = draft.state.demand
+    live = [m.offer.instance_type.gpu_count for m in draft.live() if m.leave is None]
+    wanted = demand_instances(
+        draft.resolved.profiles, demand, gpus_per_instance=_gpus_per_instance(draft), live_gpus=live
+    )
+    return water_level(draft.resolved.spec, wanted, draft.state.manual_level, now=draft.now)
+
+
+def _gpus_per_instance(draft: Draft) -> int:
+    """GPUs of the smallest type that still fits the largest pod; 1 when nothing can be bought."""
+    demand = draft.state.demand
+    largest = max((p.max_gpus_per_pod for p in demand.profiles), default=1) if demand else 1
+    counts = sorted({t.gpu_count for c in candidates(draft) for t in c.types})
+    return next((count for count in counts if count >= largest), counts[-1] if counts else 1)
+
+
+def plan_level(draft: Draft) -> None:
+    """Add or remove slots, at most a step at a time and not before the cool-down is over."""
+    if draft.state.deletion is not None:
+        return
+    desired = desired_instances(draft)
+    have = len(draft.state.slots)
+    if have < desired:
+        _raise_level(draft, desired)
+    elif have > desired:
+        _lower_level(draft, desired)
+
+
+def _raise_level(draft: Draft, desired: int) -> None:
+    if launches_barred(draft) or _cooling(draft, draft.state.last_scale_up_at):
+        return
+    have = len(draft.state.slots)
+    count = min(draft.resolved.spec.scale_strategy.scale_up_step, desired - have)
+    counter = draft.state.slot_counter
+    added = tuple(Slot(id=f"s{counter + i + 1}", created_at=draft.now) for i in range(count))
+    draft.update(slots=draft.state.slots + added, slot_counter=counter + count, last_scale_up_at=draft.now)
+    draft.announce(
+        EventReason.SCALE_UP,
+        f"Level {desired}, slots {have} -> {have + count}",
+        f"{counter + count}",
+    )
+
+
+def _cooling(draft: Draft, last: datetime | None) -> bool:
+    cooldown = seconds(draft.resolved.spec.scale_strategy.cooldown_seconds)
+    return last is not None and draft.now < last + cooldown
+
+
+def _lower_level(draft: Draft, desired: int) -> None:
+    # A slot without a machine costs nothing and disturbs nobody: it goes at once.
+    for slot in [s for s in reversed(draft.state.slots) if not s.token]:
+        if len(draft.state.slots) <= desired:
+            return
+        draft.update(slots=tuple(s for s in draft.state.slots if s.id != slot.id))
+    if len(draft.state.slots) <= desired or draft.paused(PauseScope.DISRUPTIONS):
+        return
+    if draft.state.nodes_as_of is None or _cooling(draft, draft.state.last_scale_down_at):
+        return
+    have = len(draft.state.slots)
+    count = min(draft.resolved.spec.scale_strategy.scale_down_step, have - desired)
+    chosen = sorted(draft.state.slots, key=lambda slot: _keep_order(draft, slot))[:count]
+    for slot in chosen:
+        _close_slot(draft, slot)
+    draft.update(last_scale_down_at=draft.now)
+    draft.announce(
+        EventReason.SCALE_DOWN,
+        f"Level {desired}, slots {have} -> {have - count}: {', '.join(s.id for s in chosen)} go",
+        f"{draft.state.launch_counter}:{draft.now.isoformat()}",
+    )
+
+
+def _keep_order(draft: Draft, slot: Slot) -> tuple[int, float, str]:
+    """Sort key, first to go first: broken, in a hot zone, most expensive, then by id."""
+    machine = draft.occupant(slot)
+    if machine is None:
+        return (0, 0.0, slot.id)
+    if machine.phase is not MachinePhase.READY:
+        return (1, -_price(machine), slot.id)
+    if is_held(machine.offer, draft.state.holds, draft.now):
+        return (2, -_price(machine), slot.id)
+    return (3, -_price(machine), slot.id)
+
+
+def _price(machine: Machine) -> float:
+    return float(machine.offer.price.per_hour) if machine.offer.price else 0.0
+
+
+def _close_slot(draft: Draft, slot: Slot) -> None:
+    machine = draft.occupant(slot)
+    draft.update(slots=tuple(s for s in draft.state.slots if s.id != slot.id))
+    if machine is not None:
+        draft.leave(machine, LeaveReason.SCALE_DOWN, "above the water level")
+
+
+def fill_from_surplus(draft: Draft) -> None:
+    """Machines that fill no slot (adopted, or found after their slot was closed) leave as surplus."""
+    owned = {slot.token for slot in draft.state.slots if slot.token}
+    for machine in draft.live():
+        if machine.leave is not None or machine.token in owned:
+            continue
+        free = next((s for s in draft.state.slots if not s.token), None)
+        if free is not None:
+            draft.set_slot(free.id, token=machine.token)
+            draft.set_machine(machine.token, slot=free.id)
+        elif len(draft.state.slots) < desired_instances(draft):
+            _slot_for(draft, machine)
+        else:
+            draft.leave(machine, LeaveReason.SURPLUS, "fills no slot")
+
+
+def _slot_for(draft: Draft, machine: Machine) -> None:
+    """A machine that is already there needs no purchase, so its slot is not held by the cool-down."""
+    counter = draft.state.slot_counter + 1
+    slot = Slot(id=f"s{counter}", token=machine.token, created_at=draft.now)
+    draft.update(slots=(*draft.state.slots, slot), slot_counter=counter)
+    draft.set_machine(machine.token, slot=slot.id)

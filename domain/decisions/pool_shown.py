@@ -1,0 +1,50 @@
+"""The public state of a machine: Pending, Running, Interrupting, Terminated, each with a minimum stay."""
+
+from datetime import datetime
+
+from domain.contracts.pool_state import LeaveReason, Machine, MachinePhase
+from domain.contracts.status import InstanceStatus
+from domain.decisions.pool_draft import Draft, seconds
+
+_ORDER = (
+    InstanceStatus.PENDING,
+    InstanceStatus.RUNNING,
+    InstanceStatus.INTERRUPTING,
+    InstanceStatus.TERMINATED,
+)
+_NOT_RUNNING = (MachinePhase.ORDERED, MachinePhase.UNRESOLVED, MachinePhase.PENDING)
+
+
+def target_status(machine: Machine) -> InstanceStatus:
+    """The public state that a machine's facts ask for."""
+    if machine.phase is MachinePhase.GONE:
+        return InstanceStatus.TERMINATED
+    taken_back = machine.notice_at is not None or machine.leave is LeaveReason.LOST
+    if taken_back or machine.phase is MachinePhase.TERMINATING or machine.terminate_told_at is not None:
+        return InstanceStatus.INTERRUPTING
+    return InstanceStatus.PENDING if machine.phase in _NOT_RUNNING else InstanceStatus.RUNNING
+
+
+def plan_shown(draft: Draft) -> None:
+    """Move public states along: only forward, and not before the minimum stay is over."""
+    stay = seconds(draft.settings.min_stay_seconds)
+    for machine in draft.machines:
+        if not _lags(machine):
+            continue
+        if machine.shown_at is None or draft.now >= machine.shown_at + stay:
+            draft.set_machine(machine.token, shown=target_status(machine), shown_at=draft.now)
+
+
+def _lags(machine: Machine) -> bool:
+    """Whether the public state is behind; Interrupting never returns to Running."""
+    return _ORDER.index(target_status(machine)) > _ORDER.index(machine.shown)
+
+
+def shown_deadline(draft: Draft, machine: Machine) -> datetime | None:
+    """When a public state may move, or a gone machine be forgotten."""
+    stay = seconds(draft.settings.min_stay_seconds)
+    if _lags(machine) and machine.shown_at is not None:
+        return machine.shown_at + stay
+    if machine.phase is MachinePhase.GONE and machine.gone_at is not None:
+        return max(machine.gone_at, machine.shown_at or machine.gone_at) + stay
+    return None
