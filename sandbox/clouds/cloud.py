@@ -76,6 +76,8 @@ class Call:
     zone: str = ""
     instance_type: str = ""
     client_token: str = ""
+    decoded: object = None
+    """What ``open`` made of the parameters, for the dialect's own ``carry_out``."""
 
     @property
     def target(self) -> Target:

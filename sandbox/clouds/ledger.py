@@ -43,6 +43,8 @@ class EndReason(StrEnum):
     USER = "user"
     RECLAIMED = "reclaimed"
     OUT_OF_BAND = "out-of-band"
+    RELEASED = "released"
+    """By the dead-man switch."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ class Order:
     tags: Mapping[str, str] = field(default_factory=dict[str, str])
     name: str = ""
     client_token: str = ""
+    release_at: datetime | None = None
+    """Dead-man switch: the cloud ends the machine then by itself."""
     details: Mapping[str, object] = field(default_factory=dict[str, object])
     """Whatever else the dialect wants to give back in its describe call."""
 
@@ -137,7 +141,16 @@ class _Purchase:
 
 
 class TokenMismatchError(Exception):
-    """A client token came back with other parameters."""
+    """A client token came back with other parameters.
+
+    Attributes:
+        machines: What the token bought the first time.
+    """
+
+    def __init__(self, token: str, machines: tuple["Machine", ...]) -> None:
+        ids = ", ".join(machine.id for machine in machines)
+        super().__init__(f"token {token} with other parameters already bought {ids}")
+        self.machines = machines
 
 
 class Ledger:
@@ -174,15 +187,16 @@ class Ledger:
         """Machines that this token bought before, None for a new token.
 
         Raises:
-            TokenMismatchError: the token was used with other parameters; its text names the machines.
+            TokenMismatchError: the token was used with other parameters.
         """
         with self._lock:
             purchase = self._purchases.get((scope, token))
             if purchase is None:
                 return None
+            machines = self.find(purchase.machine_ids)
             if purchase.fingerprint != fingerprint:
-                raise TokenMismatchError(f"token {token} already bought {', '.join(purchase.machine_ids)}")
-            return self.find(purchase.machine_ids)
+                raise TokenMismatchError(token, machines)
+            return machines
 
     def find(self, machine_ids: Iterable[str]) -> tuple[Machine, ...]:
         """Machines by id, gone ones included; unknown ids are left out."""
@@ -255,6 +269,8 @@ class Ledger:
         for machine in self.all():
             if machine.live and machine.reclaim_at is not None and machine.reclaim_at <= now:
                 self._end(machine, EndReason.RECLAIMED)
+            if machine.live and machine.order.release_at is not None and machine.order.release_at <= now:
+                self._end(machine, EndReason.RELEASED)
         self._drop_due(now)
 
     def cost(self, now: datetime | None = None) -> Decimal:
