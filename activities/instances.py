@@ -1,17 +1,14 @@
 """Buying, reading and ending machines: one region per call, safe to run twice."""
 
-import contextvars
-import threading
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
-from typing import Final
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 
 from temporalio import activity
 from temporalio.exceptions import CancelledError
 
 from activities.cluster.base import SecretReader
 from activities.failures import as_application_error
+from activities.heartbeats import beating_thread
 from activities.providers.base import Provider, ProviderSource
 from activities.signatures import (
     InstancesRequest,
@@ -36,9 +33,6 @@ from domain.contracts.names import TAG_EPOCH, TAG_INSTALLATION, TAG_LAUNCH, TAG_
 from domain.contracts.offers import RegionKey
 from domain.decisions.user_data import UserDataError, render_user_data, uses_join_secret
 
-_BEAT: Final = timedelta(seconds=2)
-_BEATS_PER_TIMEOUT: Final = 3
-
 
 class InstanceActivities:
     """Bound to live adapters by ``workers.wiring``; workflows only name the methods."""
@@ -57,7 +51,7 @@ class InstanceActivities:
         """
         answer: LaunchAnswer | None = None
         _observe_wait(request.offer.region_key, "launch")
-        with _beating():
+        with beating_thread():
             try:
                 # Our part and the call are one piece: the thread must not be broken off between the
                 # cloud's acceptance and our knowledge of it. Cancellation is looked at, not thrown in.
@@ -183,32 +177,3 @@ def _observe_wait(region: RegionKey, operation: str) -> None:
     info = activity.info()
     waited = (info.started_time - info.current_attempt_scheduled_time).total_seconds()
     metrics.CALL_WAIT_SECONDS.labels(region.provider.value, region.region, operation).observe(max(waited, 0))
-
-
-@contextmanager
-def _beating() -> Generator[None]:
-    """Heartbeats from a helper thread, since the call itself blocks, so that a killed worker is noticed."""
-    timeout = activity.info().heartbeat_timeout
-    pause = min(_BEAT, timeout / _BEATS_PER_TIMEOUT) if timeout else _BEAT
-    ended = threading.Event()
-    context = contextvars.copy_context()
-    thread = threading.Thread(
-        target=context.run, args=(_beat, ended, pause.total_seconds()), name="heartbeat", daemon=True
-    )
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-
-
-def _beat(ended: threading.Event, pause_seconds: float) -> None:
-    while True:
-        try:
-            activity.heartbeat()
-        except (TimeoutError, RuntimeError):
-            # The event loop is busy or going down. The server notices what matters: that beats are missing.
-            activity.logger.warning("Heartbeat not delivered", exc_info=True)
-        if ended.wait(pause_seconds):
-            return

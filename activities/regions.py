@@ -4,16 +4,15 @@ import asyncio
 import hashlib
 import random
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from temporalio import activity
-from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.service import RPCError
 
 from activities.directory import PoolDirectory
 from activities.failures import as_application_error
+from activities.heartbeats import beating, pause
 from activities.providers.base import ProviderSource
 from activities.signatures import InstallationReading, RegionRequest, WatchRegionRequest
 from activities.telemetry import metrics
@@ -37,7 +36,6 @@ REGION_STATE: Final = "region_state"
 MAX_MACHINES: Final = 3000
 MAX_RETAINED: Final = 100
 
-_BEAT_SECONDS: Final = 2.0
 _STALE_AFTER_FAILURES: Final = 3
 """Failed polls after which what pools know is older than three intervals."""
 _LONGEST_PROBE: Final = timedelta(minutes=5)
@@ -99,15 +97,10 @@ class RegionActivities:
         sight = self._sight(request)
         watch = _Watch(self._providers, self._installation, self._pools, request, sight)
         until = datetime.now(UTC) + timedelta(seconds=request.settings.run_seconds)
-        beats = asyncio.create_task(_beat_always())
-        try:
+        async with beating():
             while datetime.now(UTC) < until:
                 await watch.poll()
-                await _pause(watch.delay(self._jitter()))
-        finally:
-            beats.cancel()
-            with suppress(asyncio.CancelledError):
-                await beats
+                await pause(watch.delay(self._jitter()))
 
     def _sight(self, request: WatchRegionRequest) -> RegionSight:
         """The region's sight, or a new one when nobody looked for longer than three intervals."""
@@ -313,27 +306,3 @@ async def _all(calls: Iterable[Awaitable[object]]) -> None:
     for result in results:
         if isinstance(result, BaseException):
             raise result
-
-
-async def _beat_always() -> None:
-    while True:
-        activity.heartbeat()
-        await asyncio.sleep(_BEAT_SECONDS)
-
-
-async def _pause(delay: timedelta) -> None:
-    """Wait, but not longer than this worker lives.
-
-    Raises:
-        ApplicationError: ``WorkerShutdown``, so that another worker goes on within a second.
-    """
-    try:
-        await asyncio.wait_for(activity.wait_for_worker_shutdown(), delay.total_seconds())
-    except TimeoutError:
-        return
-    raise ApplicationError(
-        "this worker shuts down",
-        type="WorkerShutdown",
-        next_retry_delay=timedelta(seconds=1),
-        category=ApplicationErrorCategory.BENIGN,
-    )

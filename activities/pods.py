@@ -1,0 +1,179 @@
+"""Emptying a Node: cordon, evict within every budget until the deadline, then delete what is left."""
+
+import asyncio
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from temporalio import activity
+
+from activities.cluster.base import PODS, Cluster, Object
+from activities.cluster.node_changes import change_node, taints_of, with_taint
+from activities.failures import as_application_error
+from activities.heartbeats import beating, pause
+from activities.signatures import DrainRequest
+from activities.telemetry import metrics
+from domain.contracts.errors import ClusterError, ErrorCode
+from domain.contracts.facts import DrainResult
+from domain.contracts.names import TAINT_DRAINING
+
+MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
+MAX_BLOCKERS: Final = 20
+_AT_ONCE: Final = 10
+_DEFAULT_GRACE_SECONDS: Final = 30
+_LOOK_AGAIN: Final = timedelta(seconds=1)
+# The kubelet's own time between the end of the grace and the pod's disappearance.
+_AFTER_GRACE: Final = timedelta(seconds=5)
+_CAUSE_CHARS: Final = 200
+# The API server's words: "The disruption budget keep needs 1 healthy pods and has 1 currently".
+_BUDGET: Final = re.compile(r"disruption budget (\S+) ")
+
+
+class PodActivities:
+    """Bound to the cluster by ``workers.wiring``."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    @activity.defn(name="k8s.drain_node")
+    async def drain_node(self, request: DrainRequest) -> DrainResult:
+        """Cordon and evict until empty or the deadline; a blocked eviction is a state, not a failure.
+
+        After the deadline the pods that are left are deleted with the grace of the request. DaemonSet pods,
+        mirror pods and finished pods stay. A machine without a Node is done at once.
+        """
+        async with beating():
+            with as_application_error():
+                result = await _Drain(self._cluster, request).run()
+        outcome = "blocked" if result.blockers else "empty" if result.done else "left"
+        metrics.DRAINS.labels(outcome).inc()
+        return result
+
+
+class _Drain:
+    """One drain, as far as it got in this attempt; another attempt starts from what the cluster shows."""
+
+    def __init__(self, cluster: Cluster, request: DrainRequest) -> None:
+        self._cluster = cluster
+        self._request = request
+        self._blockers: dict[str, str] = {}
+        self._gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def run(self) -> DrainResult:
+        node = await change_node(
+            self._cluster, self._request.node_name, self._request.provider_id, _cordon_patch
+        )
+        if node is None:
+            return DrainResult(done=True)
+        while left := await self._leaving():
+            if datetime.now(UTC) >= self._request.deadline:
+                return await self._delete(left)
+            await self._evict_all(left)
+            until_deadline = self._request.deadline - datetime.now(UTC)
+            await pause(max(min(_LOOK_AGAIN, until_deadline), timedelta()))
+        return DrainResult(done=True)
+
+    async def _leaving(self) -> list[Object]:
+        """Pods that must leave and are still there."""
+        pods: list[Object] = []
+        token = ""
+        while True:
+            page = await self._cluster.list_page(
+                PODS, field_selector=f"spec.nodeName={self._request.node_name}", continue_token=token
+            )
+            pods += [pod for pod in page.items if must_leave(pod)]
+            token = page.continue_token
+            if not token:
+                return pods
+
+    async def _evict_all(self, pods: Sequence[Object]) -> None:
+        self._blockers = {}
+        waiting = [pod for pod in pods if not _is_ending(pod)]
+        await asyncio.gather(*(self._evict(pod) for pod in waiting))
+
+    async def _evict(self, pod: Object) -> None:
+        async with self._gate:
+            try:
+                await self._cluster.evict(
+                    pod["metadata"]["name"],
+                    pod["metadata"]["namespace"],
+                    grace_seconds=self._grace_seconds(pod),
+                )
+            except ClusterError as error:
+                if error.code is not ErrorCode.NOT_FOUND:
+                    # Whatever the cause, it is tried again until the deadline and named if it stays.
+                    self._blockers[_path_of(pod)] = _cause(pod, error)
+
+    def _grace_seconds(self, pod: Object) -> int:
+        """The pod's own grace within the request's and what is left; never 0, which would mean by force."""
+        own = int(pod["spec"].get("terminationGracePeriodSeconds", _DEFAULT_GRACE_SECONDS))
+        left = int((self._request.deadline - datetime.now(UTC)).total_seconds())
+        return max(min(own, max(left, self._request.grace_seconds)), 1)
+
+    async def _delete(self, left: Sequence[Object]) -> DrainResult:
+        """Delete what the deadline found, and wait for as long as its grace lasts."""
+        blockers = tuple(self._blockers[path] for path in sorted(self._blockers))[:MAX_BLOCKERS]
+        graces = [self._grace_seconds(pod) for pod in left]
+        await asyncio.gather(*(self._delete_pod(pod, grace) for pod, grace in zip(left, graces, strict=True)))
+        until = datetime.now(UTC) + timedelta(seconds=max(graces)) + _AFTER_GRACE
+        while still := await self._leaving():
+            if datetime.now(UTC) >= until:
+                rest = tuple(f"{_path_of(pod)}: did not end within its grace" for pod in still)
+                return DrainResult(done=False, blockers=(*blockers, *rest)[:MAX_BLOCKERS])
+            await pause(_LOOK_AGAIN)
+        return DrainResult(done=True, blockers=blockers)
+
+    async def _delete_pod(self, pod: Object, grace_seconds: int) -> None:
+        metadata = pod["metadata"]
+        async with self._gate:
+            try:
+                await self._cluster.delete(
+                    PODS,
+                    metadata["name"],
+                    namespace=metadata["namespace"],
+                    uid=metadata["uid"],
+                    grace_seconds=grace_seconds,
+                )
+            except ClusterError as error:
+                # A lost precondition: the pod is gone and another one has its name.
+                if error.code is not ErrorCode.CONFLICT:
+                    raise
+
+
+def must_leave(pod: Object) -> bool:
+    """False for pods that end with the machine: of DaemonSets, of the kubelet itself, and finished ones."""
+    metadata = pod["metadata"]
+    owners: list[Object] = metadata.get("ownerReferences") or []
+    if any(owner["kind"] == "DaemonSet" and owner.get("controller") for owner in owners):
+        return False
+    if MIRROR_ANNOTATION in (metadata.get("annotations") or {}):
+        return False
+    return pod.get("status", {}).get("phase") not in {"Succeeded", "Failed"}
+
+
+def _cordon_patch(node: Object) -> Object | None:
+    taints = with_taint(taints_of(node), TAINT_DRAINING, "true", "NoSchedule")
+    if node["spec"].get("unschedulable") and taints == taints_of(node):
+        return None
+    return {"spec": {"unschedulable": True, "taints": taints}}
+
+
+def _is_ending(pod: Object) -> bool:
+    return bool(pod["metadata"].get("deletionTimestamp"))
+
+
+def _path_of(pod: Object) -> str:
+    return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+
+
+def _cause(pod: Object, error: ClusterError) -> str:
+    """``namespace/pod: cause (owner)``."""
+    budget = _BUDGET.search(str(error))
+    if error.code is ErrorCode.THROTTLED and budget:
+        cause = f"PodDisruptionBudget {pod['metadata']['namespace']}/{budget.group(1)} allows 0"
+    else:
+        cause = str(error)[:_CAUSE_CHARS]
+    owners: list[Object] = pod["metadata"].get("ownerReferences") or []
+    owner = f" (owned by {owners[0]['kind']} {owners[0]['name']})" if owners else ""
+    return f"{_path_of(pod)}: {cause}{owner}"
