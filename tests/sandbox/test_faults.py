@@ -115,11 +115,11 @@ async def test_faults_hangs_after_the_server_acted() -> None:
 
 
 async def test_faults_drops_a_watch_in_the_middle() -> None:
-    async with before_upstream(Rule("drop", Act.DROP_STREAM, seconds=0.2)) as (_, _, client):
-        async with client.get("/watch") as answer:
-            assert await answer.content.readline() == b"first\n"
-            with pytest.raises(ClientError):
-                await answer.content.readline()
+    rule = Rule("drop", Act.DROP_STREAM, seconds=0.2)
+    async with before_upstream(rule) as (_, _, client), client.get("/watch") as answer:
+        assert await answer.content.readline() == b"first\n"
+        with pytest.raises(ClientError):
+            await answer.content.readline()
 
 
 async def test_faults_expires_a_watch_as_kubernetes_does() -> None:
@@ -142,19 +142,20 @@ async def test_faults_refuses_connections_until_it_accepts_again() -> None:
 async def test_faults_fires_triggers_at_their_points_in_order() -> None:
     rule = Rule("points", Act.FORWARD, before=("before",), answered=("answered",), delivered=("delivered",))
     order: list[tuple[str, int]] = []
+    done = asyncio.Event()
     async with before_upstream(rule) as (faults, upstream, client):
         for name in ("before", "answered", "delivered"):
 
             async def note(hit: Hit, name: str = name) -> None:
                 order.append((name, len(upstream.seen)))
+                if name == "delivered":
+                    done.set()
 
             faults.triggers[name] = note
         await (await client.post("/x", data="buy")).read()
         assert order[:2] == [("before", 0), ("answered", 1)]
         assert [hit.rule for hit in faults.hits] == ["points"]
-        async with asyncio.timeout(5):
-            while len(order) < 3:
-                await asyncio.sleep(0.01)
+        await asyncio.wait_for(done.wait(), 5)
         assert order[2][0] == "delivered"
 
 
