@@ -18,6 +18,9 @@ POOL_WORKFLOW = "GPUSpotPool"
 REGION_SYNC_WORKFLOW = "RegionSync"
 ORPHAN_SWEEP_WORKFLOW = "OrphanSweep"
 
+# Signal of a worker that starts to a region's sync: the SyncSettings that hold from now on.
+CONFIGURE = "configure"
+
 # Updates and queries of a pool.
 APPLY_SPEC = "apply_spec"
 STATE_QUERY = "state"

@@ -1,0 +1,168 @@
+"""OrphanSweep: finds machines of the installation that nobody owns, and reports or ends them."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Final, TypeVar
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from activities import signatures
+from activities.signatures import (
+    AskOwnersAnswer,
+    AskOwnersRequest,
+    EventsRequest,
+    InstallationReading,
+    InstancesRequest,
+    OffersRequest,
+    RegionRequest,
+    SweepRecord,
+)
+from domain.contracts.announcements import Announcement
+from domain.contracts.facts import OwnedMachine
+from domain.contracts.instances import OfferQuery
+from domain.contracts.offers import CapacityType, Offer
+from domain.contracts.sweeps import SweepReport
+from domain.decisions import orphans as judge
+from workflows import options
+from workflows.messages import ORPHAN_SWEEP_WORKFLOW, OrphanSweepInput
+
+Item = TypeVar("Item")
+
+_ASKED_AT_ONCE: Final = 500
+_ENDED_AT_ONCE: Final = 100
+_EVENTS_AT_ONCE: Final = 50
+_PRICE_MAX_AGE: Final = timedelta(hours=1)
+
+
+@workflow.defn(name=ORPHAN_SWEEP_WORKFLOW)
+class OrphanSweep:
+    """Two sightings, two explicit denials, then the policy."""
+
+    @workflow.init
+    def __init__(self, request: OrphanSweepInput) -> None:
+        self._region = request.region
+        self._settings = request.settings
+
+    @workflow.run
+    async def run(self, request: OrphanSweepInput) -> SweepReport:
+        """One sweep of one region."""
+        first = await self._read()
+        if first.highest_epoch > first.own_epoch:
+            return await self._stand_down(first)
+        await self._publish([judge.announce_retained(m, now=workflow.now()) for m in first.retained])
+        suspected, _ = await self._disowned(self._old_enough(first))
+        if not suspected:
+            return await self._report(first, (), ())
+        await workflow.sleep(
+            timedelta(seconds=request.settings.confirm_after_seconds), summary="before the second sighting"
+        )
+        second = await self._read()
+        if second.highest_epoch > second.own_epoch:
+            return await self._stand_down(second)
+        again = judge.still_there(suspected, second.machines)
+        found, answer = await self._disowned(again)
+        orphans = await self._priced(found)
+        doomed = judge.to_reclaim(orphans, answer.policies, request.settings.orphan_policy)
+        await self._publish([judge.announce_orphan(o, now=workflow.now()) for o in orphans])
+        await self._reclaim(doomed)
+        return await self._report(second, orphans, doomed)
+
+    async def _read(self) -> InstallationReading:
+        return await workflow.execute_activity(
+            signatures.list_installation,
+            RegionRequest(region=self._region),
+            **options.list_installation(self._region),
+        )
+
+    def _old_enough(self, reading: InstallationReading) -> tuple[OwnedMachine, ...]:
+        age = timedelta(seconds=self._settings.min_age_seconds)
+        return judge.suspects(reading.machines, min_age=age, now=reading.as_of)
+
+    async def _disowned(
+        self, machines: Sequence[OwnedMachine]
+    ) -> tuple[tuple[OwnedMachine, ...], AskOwnersAnswer]:
+        """Machines that their owners deny, with the policies of their pools."""
+        answer = AskOwnersAnswer(answers=())
+        for part in _parts(machines, _ASKED_AT_ONCE):
+            one = await workflow.execute_activity(
+                signatures.ask_owners,
+                AskOwnersRequest(region=self._region, machines=tuple(part)),
+                **options.ASK_OWNERS,
+            )
+            answer = AskOwnersAnswer(
+                answers=(*answer.answers, *one.answers), policies={**answer.policies, **one.policies}
+            )
+        return judge.disowned(machines, answer.answers), answer
+
+    async def _priced(self, orphans: tuple[OwnedMachine, ...]) -> tuple[OwnedMachine, ...]:
+        """Orphans with their price; a price that cannot be read holds up nothing."""
+        offers: list[Offer] = []
+        for capacity in CapacityType:
+            types = sorted({o.instance_type for o in orphans if o.capacity_type is capacity})
+            if not types:
+                continue
+            query = OfferQuery(instance_types=tuple(types), capacity_type=capacity, max_age=_PRICE_MAX_AGE)
+            try:
+                answer = await workflow.execute_activity(
+                    signatures.list_offers,
+                    OffersRequest(region=self._region, query=query),
+                    **options.list_offers(self._region),
+                )
+            except ActivityError as error:
+                workflow.logger.warning("Orphans are not priced", extra={"reason": str(error.cause)})
+            else:
+                offers += answer.offers
+        return judge.priced(orphans, offers)
+
+    async def _reclaim(self, doomed: Sequence[OwnedMachine]) -> None:
+        for part in _parts(doomed, _ENDED_AT_ONCE):
+            await workflow.execute_activity(
+                signatures.terminate_instances,
+                InstancesRequest(region=self._region, instance_ids=tuple(m.instance_id for m in part)),
+                **options.terminate_instances(self._region, priority=options.SWEEP),
+                summary=f"{len(part)} orphans",
+            )
+            await self._publish([judge.announce_reclaimed(m, now=workflow.now()) for m in part])
+
+    async def _stand_down(self, reading: InstallationReading) -> SweepReport:
+        """Another installation took over: say so, and end nothing."""
+        event = judge.announce_lost_epoch(
+            reading.own_epoch, reading.highest_epoch, where=str(self._region), now=workflow.now()
+        )
+        await self._publish([event])
+        note = f"epoch {reading.highest_epoch} is above our {reading.own_epoch}: nothing is ended"
+        return SweepReport(seen=len(reading.machines), note=note)
+
+    async def _publish(self, events: Sequence[Announcement]) -> None:
+        for part in _parts(events, _EVENTS_AT_ONCE):
+            request = EventsRequest(
+                pool=None, operator_namespace=self._settings.operator_namespace, events=tuple(part)
+            )
+            await workflow.execute_activity(signatures.publish_events, request, **options.PUBLISH_EVENTS)
+
+    async def _report(
+        self,
+        reading: InstallationReading,
+        orphans: tuple[OwnedMachine, ...],
+        doomed: tuple[OwnedMachine, ...],
+    ) -> SweepReport:
+        ended = {machine.instance_id for machine in doomed}
+        left = [orphan for orphan in orphans if orphan.instance_id not in ended]
+        record = SweepRecord(
+            region=self._region,
+            orphans=len(left),
+            reclaimed=len(doomed),
+            cost_per_hour=judge.hourly_cost(left),
+        )
+        await workflow.execute_activity(signatures.record_sweep, record, **options.RECORD_SWEEP)
+        return SweepReport(
+            seen=len(reading.machines),
+            orphans=orphans,
+            reclaimed=tuple(machine.instance_id for machine in doomed),
+            retained=len(reading.retained),
+        )
+
+
+def _parts(items: Sequence[Item], size: int) -> list[Sequence[Item]]:
+    return [items[start : start + size] for start in range(0, len(items), size)]
