@@ -27,6 +27,8 @@ from domain.contracts.facts import (
 )
 from domain.contracts.outcomes import Fact
 from domain.contracts.pool_state import InboxItem, PoolCarry
+from domain.contracts.resolved import ResolvedPool
+from domain.contracts.settings import PoolSettings
 from domain.contracts.status import PoolStatus, WorkflowRef
 from domain.decisions.pool_draft import Draft
 from domain.decisions.pool_facts import absorb
@@ -56,8 +58,8 @@ class GPUSpotPool:
 
     @workflow.init
     def __init__(self, start: m.PoolInput) -> None:
-        self._resolved = start.resolved
-        self._settings = start.settings
+        self._resolved: ResolvedPool = start.resolved
+        self._settings: PoolSettings = start.settings
         carry = start.carry or PoolCarry(chain=workflow.info().first_execution_run_id[-8:])
         self._inbox: list[InboxItem] = list(carry.inbox)
         self._state = carry.model_copy(update={"inbox": ()})
@@ -315,7 +317,7 @@ class GPUSpotPool:
             waits_for=waiting_for(draft),
             held=is_held(draft),
             launches_total=self._state.launches_total,
-            unowned_nodes=self._state.unowned_nodes,
+            unowned_nodes=len(self._state.strays),
             history_events=workflow.info().get_current_history_length(),
         )
 

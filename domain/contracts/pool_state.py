@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from domain.contracts.facts import Demand, RegionHealth
+from domain.contracts.facts import Demand, NodeFact, RegionHealth
 from domain.contracts.model import AwareDatetime, Contract
 from domain.contracts.offers import Offer, RegionKey
 from domain.contracts.status import Condition, InstanceStatus, InterruptedInstance
@@ -217,8 +217,8 @@ class PoolCarry(Contract):
     interrupted: tuple[InterruptedInstance, ...] = ()
     conditions: tuple[Condition, ...] = ()
     deletion: Deletion | None = None
-    unowned_nodes: int = 0
-    """Nodes that claimed this pool but match no machine of it; ignored and counted."""
+    strays: tuple[NodeFact, ...] = ()
+    """Nodes that claim this pool but match no machine of it (yet); otherwise ignored and counted."""
     interruptions_total: int = 0
     launches_total: int = 0
     adopted_machines: tuple[str, ...] = ()

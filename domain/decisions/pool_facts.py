@@ -37,6 +37,8 @@ from domain.decisions.pool_draft import Draft, instance_id_of, launch_token_of, 
 from domain.decisions.pool_purchases import absorb_refusal, absorb_rejection, absorb_success
 
 _BEFORE_RUNNING = (MachinePhase.ORDERED, MachinePhase.UNRESOLVED, MachinePhase.PENDING)
+_MAX_STRAYS = 500
+"""Nodes without a machine that are remembered; enough for the largest pool's start."""
 _JOINED_PHASES = (MachinePhase.JOINED, MachinePhase.READY)
 
 
@@ -77,8 +79,8 @@ def _meet_unknown(draft: Draft, region: RegionKey, instance: Instance) -> None:
     token = launch_token_of(instance.tags)
     known = draft.state.machines.get(token)
     if known is not None and not known.instance_id:
-        if known.phase is MachinePhase.UNRESOLVED:
-            _name_machine(draft, known, instance)
+        # Seen before its create call was answered: nothing will be said twice, so it counts now.
+        _name_machine(draft, known, instance)
         return
     if instance.state is InstanceState.TERMINATED:
         return
@@ -130,6 +132,7 @@ def _adopt(draft: Draft, region: RegionKey, instance: Instance) -> None:
         draft.set_slot(free.id, token=token)
         machine = draft.set_machine(token, slot=free.id)
     _present(draft, machine, instance, draft.now)
+    meet_strays(draft)
 
 
 def _present(draft: Draft, machine: Machine, instance: Instance, as_of: datetime) -> None:
@@ -326,9 +329,11 @@ def _describe_failed(draft: Draft, fact: DescribeFailed) -> None:
 
 def _launch_answered(draft: Draft, fact: LaunchAnswered) -> None:
     machine = draft.state.machines.get(fact.token)
-    if machine is None or machine.instance_id:
+    if machine is None:
         return
     machine = draft.set_machine(fact.token, in_flight="")
+    if machine.instance_id:
+        return
     match fact.result:
         case Created():
             draft.set_machine(
@@ -339,6 +344,7 @@ def _launch_answered(draft: Draft, fact: LaunchAnswered) -> None:
                 billed_from=draft.now,
             )
             absorb_success(draft, machine, fact.result.instance_id)
+            meet_strays(draft)
         case Refusal():
             absorb_refusal(draft, machine, fact.result)
         case Rejected():
@@ -347,7 +353,10 @@ def _launch_answered(draft: Draft, fact: LaunchAnswered) -> None:
 
 def _launch_unanswered(draft: Draft, fact: LaunchUnanswered) -> None:
     machine = draft.state.machines.get(fact.token)
-    if machine is None or machine.instance_id:
+    if machine is None:
+        return
+    if machine.instance_id:
+        draft.set_machine(fact.token, in_flight="")
         return
     draft.set_machine(
         fact.token,
@@ -393,10 +402,11 @@ def _name_machine(draft: Draft, machine: Machine, instance: Instance) -> None:
         billed_from=instance.created_at,
         absent_at=None,
         next_check_at=None,
-        in_flight="",
+        in_flight=machine.in_flight if machine.phase is MachinePhase.ORDERED else "",
     )
     absorb_success(draft, machine, instance.id)
     _present(draft, machine, instance, draft.now)
+    meet_strays(draft)
 
 
 def _look_failed(draft: Draft, fact: LookFailed) -> None:
@@ -413,22 +423,38 @@ def _look_failed(draft: Draft, fact: LookFailed) -> None:
 
 def _nodes(draft: Draft, fact: NodesSeen) -> None:
     by_instance = {m.instance_id: m for m in draft.live() if m.instance_id}
-    unowned = 0
+    strays = {} if fact.complete else {node.provider_id: node for node in draft.state.strays}
     seen: set[str] = set()
     for node in fact.nodes:
+        strays.pop(node.provider_id, None)
         machine = by_instance.get(instance_id_of(node.provider_id))
-        if machine is None:
-            unowned += 1 if node.exists else 0
-            continue
-        seen.add(machine.token)
-        _node(draft, draft.state.machines[machine.token], node)
-    draft.update(unowned_nodes=unowned if fact.complete else draft.state.unowned_nodes)
+        if machine is not None:
+            seen.add(machine.token)
+            _node(draft, draft.state.machines[machine.token], node)
+        elif node.exists:
+            strays[node.provider_id] = node
+    draft.update(strays=tuple(strays.values())[-_MAX_STRAYS:])
     if not fact.complete:
         return
     draft.update(nodes_as_of=fact.as_of, nodes_reading=False, nodes_retry_at=None)
     for machine in draft.live():
         if machine.phase in _JOINED_PHASES and machine.token not in seen:
             _node_lost(draft, machine)
+
+
+def meet_strays(draft: Draft) -> None:
+    """A Node may be heard of before the machine that it is has a name: it was kept for this moment."""
+    if not draft.state.strays:
+        return
+    by_instance = {m.instance_id: m for m in draft.live() if m.instance_id}
+    strays: list[NodeFact] = []
+    for node in draft.state.strays:
+        machine = by_instance.get(instance_id_of(node.provider_id))
+        if machine is None:
+            strays.append(node)
+        else:
+            _node(draft, draft.state.machines[machine.token], node)
+    draft.update(strays=tuple(strays))
 
 
 def _node(draft: Draft, machine: Machine, node: NodeFact) -> None:

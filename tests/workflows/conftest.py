@@ -1,0 +1,55 @@
+"""A real Temporal dev server for the session, and a worker that serves one outside in memory."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from temporalio.client import Client
+from temporalio.worker import Worker
+
+from sandbox.temporal_server import TemporalServer, find_program
+from tests.workflows.outside import GUANGZHOU, Outside
+from workflows import options
+from workflows.pool import GPUSpotPool
+from workflows.runtime import DATA_CONVERTER, WORKFLOW_RUNNER
+
+
+@pytest.fixture(scope="session")
+def temporal_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    server = TemporalServer(Path(tmp_path_factory.mktemp("temporal")), find_program())
+    server.start()
+    yield server.address
+    server.stop()
+
+
+@pytest.fixture
+async def client(temporal_address: str) -> Client:
+    return await Client.connect(temporal_address, data_converter=DATA_CONVERTER)
+
+
+@asynccontextmanager
+async def serving(client: Client, outside: Outside) -> AsyncIterator[None]:
+    """Workers for every queue of one region, until the block ends."""
+    queues = (options.CLUSTER_QUEUE, options.cloud_queue(GUANGZHOU), options.end_queue(GUANGZHOU))
+    workers = [
+        Worker(client, task_queue=queue, activities=outside.activities(), max_concurrent_activities=20)
+        for queue in queues
+    ]
+    workers.append(
+        Worker(
+            client, task_queue=options.POOLS_QUEUE, workflows=[GPUSpotPool], workflow_runner=WORKFLOW_RUNNER
+        )
+    )
+    running = [asyncio.create_task(worker.run()) for worker in workers]
+    try:
+        yield
+    finally:
+        await asyncio.gather(*(worker.shutdown() for worker in workers))
+        await asyncio.gather(*running)
+
+
+@pytest.fixture
+def outside() -> Outside:
+    return Outside()

@@ -1,0 +1,226 @@
+"""The pool's workflow on a real server, its activities against an outside in memory."""
+
+from typing import Any
+
+import pytest
+from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
+from temporalio.exceptions import ApplicationError
+
+from domain.contracts.announcements import EventReason
+from domain.contracts.errors import ErrorCode
+from domain.contracts.instances import InstanceState, LaunchAnswer, LaunchRequest, Refusal
+from tests.workflows.conftest import serving
+from tests.workflows.outside import Outside
+from tests.workflows.starts import a_resolved, edit, settings, start
+from workflows import messages as m
+
+pytestmark = pytest.mark.temporal
+
+
+async def delete(handle: WorkflowHandle[Any, str], resolved: Any) -> str:
+    await edit(handle, resolved.model_copy(update={"deleting": True, "generation": resolved.generation + 1}))
+    return await handle.result()
+
+
+def ready(outside: Outside, count: int) -> bool:
+    return outside.status is not None and outside.status.ready_instances == count
+
+
+async def test_pool_reaches_its_level_and_leaves_nothing_behind(client: Client, outside: Outside) -> None:
+    resolved = a_resolved()
+    async with serving(client, outside):
+        handle = await start(client, resolved)
+        await outside.until(lambda: len(outside.machines) == 2)
+        await handle.signal(m.NODE_SEEN, outside.seen_nodes())
+        await handle.signal(m.OBSERVED, outside.observation(resolved.uid))
+        await outside.until(lambda: ready(outside, 2))
+        assert not any(node.gpu_taint for node in outside.nodes.values())
+        assert "deleted" in await delete(handle, resolved)
+    assert outside.machines == {}
+    assert outside.nodes == {}
+    assert outside.finalizer_removed
+    assert len(outside.creates) == len(set(outside.creates)) == 2
+
+
+async def test_pool_deletes_at_once_when_nothing_was_bought(client: Client, outside: Outside) -> None:
+    resolved = a_resolved().model_copy(update={"deleting": True})
+    async with serving(client, outside):
+        handle = await start(client, resolved)
+        await handle.result()
+    assert outside.creates == []
+    assert outside.finalizer_removed
+
+
+async def test_pool_takes_the_next_zone_when_the_first_has_no_stock(client: Client, outside: Outside) -> None:
+    refused = Refusal(code=ErrorCode.INSUFFICIENT_CAPACITY, vendor_code="SoldOut")
+
+    def answer(request: LaunchRequest) -> LaunchAnswer | None:
+        return LaunchAnswer(result=refused) if request.offer.zone.endswith("-3") else None
+
+    outside.on_create = answer
+    resolved = a_resolved(minInstances=1)
+    async with serving(client, outside):
+        handle = await start(client, resolved)
+        await outside.until(lambda: len(outside.machines) == 1)
+        assert next(iter(outside.machines.values())).zone == "ap-guangzhou-6"
+        assert len(set(outside.creates)) == 2, "each call has its own token"
+        await delete(handle, resolved)
+
+
+async def test_pool_resolves_a_launch_that_was_made_but_not_answered(
+    client: Client, outside: Outside
+) -> None:
+    def answer(request: LaunchRequest) -> LaunchAnswer | None:
+        outside.boot(request)
+        raise ApplicationError("no answer", type=ErrorCode.UNKNOWN_OUTCOME, non_retryable=True)
+
+    outside.on_create = answer
+    resolved = a_resolved(minInstances=1, scaleStrategy={"scaleUpStep": 1})
+    async with serving(client, outside):
+        handle = await start(client, resolved)
+        await outside.until(lambda: outside.status is not None and outside.status.current_instances == 1)
+        assert len(outside.machines) == 1
+        assert any(e.reason is EventReason.LAUNCH_UNRESOLVED for e in outside.events)
+        await delete(handle, resolved)
+    assert outside.machines == {}
+    assert len(outside.creates) == 1
+
+
+async def test_pool_replaces_a_machine_that_vanished(client: Client, outside: Outside) -> None:
+    resolved = a_resolved(minInstances=1)
+    async with serving(client, outside):
+        handle = await start(client, resolved, settings(newborn_seconds=0.1))
+        await outside.until(lambda: len(outside.machines) == 1)
+        await handle.signal(m.NODE_SEEN, outside.seen_nodes())
+        await outside.until(lambda: ready(outside, 1))
+        lost = next(iter(outside.machines))
+        outside.vanish(lost)
+        await handle.signal(m.OBSERVED, outside.observation(resolved.uid))
+        await outside.until(lambda: len(outside.machines) == 1 and len(outside.creates) == 2)
+        await outside.until(
+            lambda: (
+                outside.status is not None and [i.id for i in outside.status.interrupted_instances] == [lost]
+            )
+        )
+        await delete(handle, resolved)
+
+
+async def test_pool_replaces_at_once_on_a_notice(client: Client, outside: Outside) -> None:
+    resolved = a_resolved(minInstances=1, maxInstances=1)
+    async with serving(client, outside):
+        handle = await start(client, resolved)
+        await outside.until(lambda: len(outside.machines) == 1)
+        await handle.signal(m.NODE_SEEN, outside.seen_nodes())
+        await outside.until(lambda: ready(outside, 1))
+        (marked,) = outside.machines
+        outside.machines[marked] = outside.machines[marked].model_copy(
+            update={"state": InstanceState.INTERRUPTING, "reason": "Recycling"}
+        )
+        await handle.signal(m.OBSERVED, outside.observation(resolved.uid))
+        await outside.until(lambda: len(outside.creates) == 2)
+        await outside.until(lambda: marked in outside.terminated)
+        await delete(handle, resolved)
+
+
+async def test_pool_carries_everything_over_when_it_continues_as_new(
+    client: Client, outside: Outside
+) -> None:
+    resolved = a_resolved()
+    async with serving(client, outside):
+        handle = await start(client, resolved)
+        await outside.until(lambda: len(outside.machines) == 2)
+        await handle.signal(m.NODE_SEEN, outside.seen_nodes())
+        await outside.until(lambda: ready(outside, 2))
+        first = (await handle.describe()).run_id
+        await handle.signal(m.RENEW)
+
+        async def run_id() -> str | None:
+            return (await handle.describe()).run_id
+
+        for _ in range(100):
+            if await run_id() != first:
+                break
+        else:
+            raise AssertionError("the run was not renewed")
+        grown = resolved.model_copy(
+            update={"generation": 2, "spec": resolved.spec.model_copy(update={"min_instances": 3})}
+        )
+        await edit(handle, grown)
+        await outside.until(lambda: len(outside.machines) == 3)
+        assert len(set(outside.creates)) == 3
+        await delete(handle, grown)
+    assert outside.machines == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "payload", "part"),
+    [
+        pytest.param("pause", {"by": "ann", "reason": "r", "scope": "Launches"}, "paused", id="pause"),
+        pytest.param("scale_to", {"by": "ann", "reason": "r", "instances": 3}, "level set to 3", id="scale"),
+        pytest.param("resync", {"by": "ann", "reason": "r"}, "read again", id="resync"),
+        pytest.param(
+            "quarantine_zone",
+            {"by": "a", "reason": "r", "provider": "tencent", "zone": "ap-guangzhou-3", "minutes": 5},
+            "nothing is bought in tencent ap-guangzhou-3",
+            id="quarantine",
+        ),
+    ],
+)
+async def test_intervention_works_as_update_and_as_signal(
+    client: Client, outside: Outside, name: str, payload: dict[str, object], part: str
+) -> None:
+    resolved = a_resolved(minInstances=1)
+    async with serving(client, outside):
+        handle = await start(client, resolved)
+        answer = await handle.execute_update(name, payload, result_type=m.InterventionAnswer)
+        assert part in answer.done
+        await handle.signal(name, payload)
+        await outside.until(
+            lambda: sum(1 for e in outside.events if e.reason is EventReason.INTERVENTION) == 2
+        )
+        assert all("ann" in e.message or "by a " in e.message for e in outside.events if "by" in e.message)
+        await handle.execute_update(
+            "resume", {"by": "a", "reason": "r", "scope": "All"}
+        ) if name == "pause" else None
+        await delete(handle, resolved)
+
+
+@pytest.mark.parametrize(
+    ("name", "payload"),
+    [
+        pytest.param("pause", {"by": "ann", "scope": "Launches"}, id="reason missing"),
+        pytest.param("pause", {"by": "ann", "reason": "r", "scope": "Everything"}, id="unknown scope"),
+        pytest.param("scale_to", {"by": "ann", "reason": "r", "instances": 99}, id="above maxInstances"),
+        pytest.param("scale_to", {"by": "ann", "reason": "r", "instances": 3, "x": 1}, id="unknown field"),
+        pytest.param("terminate_instance", {"by": "a", "reason": "r", "id": "ins-nope"}, id="unknown id"),
+        pytest.param("force_delete", {"by": "a", "reason": "r", "stage": "Drain"}, id="not deleting"),
+    ],
+)
+async def test_wrong_intervention_is_seen_as_refused_and_changes_nothing(
+    client: Client, outside: Outside, name: str, payload: dict[str, object]
+) -> None:
+    resolved = a_resolved(minInstances=1)
+    async with serving(client, outside):
+        handle = await start(client, resolved)
+        await outside.until(lambda: len(outside.machines) == 1)
+        with pytest.raises(WorkflowUpdateFailedError):
+            await handle.execute_update(name, payload)
+        await handle.signal(name, payload)
+        await handle.signal(name)
+        await handle.signal("no_such_order", payload)
+        await outside.until(
+            lambda: sum(1 for e in outside.events if e.reason is EventReason.INTERVENTION_REFUSED) == 3
+        )
+        await delete(handle, resolved)
+
+
+async def test_pool_refuses_another_uid(client: Client, outside: Outside) -> None:
+    resolved = a_resolved(minInstances=1)
+    async with serving(client, outside):
+        handle = await start(client, resolved)
+        other = a_resolved(name=resolved.name)
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await edit(handle, other)
+        assert isinstance(refused.value.cause, ApplicationError)
+        assert refused.value.cause.type == "UidMismatch"
+        await delete(handle, resolved)
