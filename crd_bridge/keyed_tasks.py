@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -33,11 +34,23 @@ class Pace:
     """Pauses after failures; a new mark ends the pause."""
 
 
+ServedHook = Callable[[str, bool, float], None]
+"""Called after each attempt as ``(name of the work, success, seconds since the key was marked)``."""
+
+
+def ignore_served(_: str, __: bool, ___: float) -> None:  # noqa: FBT001 - the hook's arguments are positional
+    """Count nothing."""
+
+
 class KeyedTasks(Generic[WorkKey]):
     """Serves marked keys as long as its context is open; leaving it cancels what is under way."""
 
     def __init__(
-        self, name: str, work: Callable[[WorkKey], Awaitable[None]], pace: Pace | None = None
+        self,
+        name: str,
+        work: Callable[[WorkKey], Awaitable[None]],
+        pace: Pace | None = None,
+        on_served: ServedHook = ignore_served,
     ) -> None:
         """Describe the work.
 
@@ -45,10 +58,12 @@ class KeyedTasks(Generic[WorkKey]):
             name: For the log.
             work: Brings one key up to date, whatever changed. Raises when it must be repeated.
             pace: How much at once.
+            on_served: Told of each attempt.
         """
         self._name = name
         self._work = work
         self._pace = pace or Pace()
+        self._on_served = on_served
         self._lanes = asyncio.Semaphore(self._pace.lanes)
         self._repair_lanes = asyncio.Semaphore(self._pace.repair_lanes)
         self._marks: dict[WorkKey, asyncio.Event] = {}
@@ -82,13 +97,16 @@ class KeyedTasks(Generic[WorkKey]):
 
     async def _serve(self, key: WorkKey) -> None:
         """Work until there was a success with no mark after its beginning."""
-        mark, failures = self._marks[key], 0
+        mark, failures, marked_at = self._marks[key], 0, time.monotonic()
         try:
             while True:
                 await asyncio.sleep(self._pace.gather_seconds)
                 async with self._repair_lanes if failures else self._lanes:
                     mark.clear()
                     failures = 0 if await self._attempt(key, failures) else failures + 1
+                self._on_served(self._name, failures == 0, time.monotonic() - marked_at)
+                if not failures:
+                    marked_at = time.monotonic()
                 if failures:
                     await _wait(mark, self._pace.backoff.pause(failures))
                 elif not mark.is_set():

@@ -61,7 +61,7 @@ WatchHook = Callable[[Resource, str], None]
 """Called with the resource and ``list``, ``watch``, ``expired`` or ``error`` as each happens."""
 
 
-def _ignore(_: Resource, __: str) -> None:
+def ignore_watch(_: Resource, __: str) -> None:
     """Count nothing."""
 
 
@@ -78,7 +78,7 @@ class Reflector:
         *,
         backoff: Backoff | None = None,
         watch_seconds: tuple[int, int] = (240, 300),
-        on_watch: WatchHook = _ignore,
+        on_watch: WatchHook = ignore_watch,
     ) -> None:
         """Describe a reflector.
 
