@@ -227,7 +227,7 @@ def decode(action: str, query: str) -> Parameters:
         return model.model_validate(nested(query))
     except ValidationError as exc:
         first = exc.errors(include_url=False, include_input=False)[0]
-        name = ".".join(str(part) for part in first["loc"])
+        name = ".".join(str(part + 1) if isinstance(part, int) else part for part in first["loc"])
         if first["type"] == "missing":
             text = f'The input parameter "{name}" that is mandatory for this request is not supplied.'
             raise VendorError("MissingParameter", text, status=400) from exc

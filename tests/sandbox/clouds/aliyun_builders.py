@@ -100,11 +100,12 @@ def signed(
     secret: str = SECRET,
     nonce: str = "",
     token: str = "",
+    version: str = "2014-05-26",
 ) -> WireRequest:
     """A request as the SDK sends it."""
     headers = {
         "host": "127.0.0.1:18082",
-        "x-acs-version": "2014-05-26",
+        "x-acs-version": version,
         "x-acs-action": action,
         "x-acs-date": at.strftime("%Y-%m-%dT%H:%M:%SZ"),
         "x-acs-signature-nonce": nonce or NONCES.next(),
