@@ -1,10 +1,10 @@
 """What a pool says of itself: the status of GPUSpotPool."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeVar
 
 from pydantic import AwareDatetime, BaseModel, Field, JsonValue
 
@@ -26,18 +26,6 @@ _ALWAYS_SHOWN: Final = frozenset({"instances", "interruptedInstances", "zones", 
 """Lists that are rendered even when empty, so that a merge patch takes the last entry away too."""
 _LEFT_OUT_WHEN_ZERO: Final = frozenset({"observedGeneration"})
 """A generation counts from 1; zero means unknown."""
-_NO_CAUSE_TO_WRITE: Final = frozenset(
-    {
-        "lastSyncTime",
-        "hourlyCost",
-        "totalCostThisMonth",
-        "savingsThisMonth",
-        "costAsOf",
-        "pricePerHour",
-        "recentInterruptions",
-    }
-)
-"""Fields that move by themselves: they are stamped with the next write and never cause one."""
 
 
 class InstanceStatus(StrEnum):
@@ -228,7 +216,41 @@ class PoolStatus(ResourceModel):
 
         A price that was unknown and is known now is a cause.
         """
-        return _worth_writing(self.rendered()) != _worth_writing(written.rendered())
+        # Compared as models, not as rendered: the pool asks after each step, with hundreds of machines.
+        return (
+            self.model_copy(update=_SET_ASIDE) != written.model_copy(update=_SET_ASIDE)
+            or _differ(self.instances, written.instances, _without_price)
+            or _differ(self.zones, written.zones, _without_count)
+        )
+
+
+_SET_ASIDE: Final[Mapping[str, object]] = {
+    "last_sync_time": None,
+    "hourly_cost": Decimal(0),
+    "total_cost_this_month": Decimal(0),
+    "savings_this_month": None,
+    "cost_as_of": None,
+    "instances": (),
+    "zones": (),
+}
+"""Fields that move by themselves, which never cause a write, and lists that are compared one by one."""
+_Item = TypeVar("_Item", InstanceReport, ZoneReport)
+
+
+def _differ(ours: Sequence[_Item], theirs: Sequence[_Item], steady: Callable[[_Item], _Item]) -> bool:
+    """Whether two lists differ in more than what ``steady`` takes out of an entry."""
+    return len(ours) != len(theirs) or any(
+        our != their and steady(our) != steady(their) for our, their in zip(ours, theirs, strict=True)
+    )
+
+
+def _without_price(report: InstanceReport) -> InstanceReport:
+    price = None if report.price_per_hour is None else Decimal(0)
+    return report.model_copy(update={"price_per_hour": price})
+
+
+def _without_count(report: ZoneReport) -> ZoneReport:
+    return report.model_copy(update={"recent_interruptions": 0})
 
 
 def _rendered_fields(model: BaseModel) -> dict[str, JsonValue]:
@@ -260,14 +282,3 @@ def _rendered(value: object) -> JsonValue:
             return value
         case _:
             raise TypeError(f"a status has no place for {type(value).__name__}")
-
-
-def _worth_writing(value: JsonValue) -> JsonValue:
-    """Replace what is no cause to write by the mere fact that it is there."""
-    if isinstance(value, Mapping):
-        return {
-            key: True if key in _NO_CAUSE_TO_WRITE else _worth_writing(item) for key, item in value.items()
-        }
-    if isinstance(value, list):
-        return [_worth_writing(item) for item in value]
-    return value
