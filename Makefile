@@ -27,7 +27,7 @@ $(STAMP): requirements-dev.lock pyproject.toml
 	@echo "setup: $(VENV) from requirements-dev.lock with $(PYTHON) (minutes on the first run)"
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes --no-deps -r requirements-dev.lock
-	@$(PY) -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --no-build-isolation --editable .
+	@PYTHONWARNINGS=ignore $(PY) -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --no-build-isolation --editable .
 	@$(PY) -m pip check --disable-pip-version-check
 	@touch $@
 
