@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any
 
 import pytest
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from crd_bridge.kinds import KINDS, POOL, ResourceKind
 from crd_bridge.schema import custom_resource_definition
@@ -145,6 +145,13 @@ class _Keyed(ResourceModel):
     """A number by name."""
 
 
+class _Open(ResourceModel):
+    """Takes anything."""
+
+    anything: JsonValue = None
+    """Whatever it is."""
+
+
 class _Halves(ResourceModel):
     """Has a number that is a multiple of another."""
 
@@ -154,8 +161,12 @@ class _Halves(ResourceModel):
 
 @pytest.mark.parametrize(
     ("model", "place"),
-    [(_Mixed, "_Mixed.either"), (_Keyed, "_Keyed.byName"), (_Halves, "_Halves.price")],
-    ids=["union", "pattern of keys", "multiple of"],
+    [
+        pytest.param(_Mixed, "_Mixed.either", id="union"),
+        pytest.param(_Keyed, "_Keyed.byName", id="pattern of keys"),
+        pytest.param(_Halves, "_Halves.price", id="multiple of"),
+        pytest.param(_Open, "_Open.anything", id="anything"),
+    ],
 )
 def test_schema_refuses_what_has_no_structural_form(model: type[ResourceModel], place: str) -> None:
     with pytest.raises(SchemaError, match=place):

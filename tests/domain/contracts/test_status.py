@@ -135,6 +135,12 @@ def test_rendered_status_stays_within_the_bounds_of_its_schema() -> None:
     assert len(json.dumps(rendered)) < 1_000_000
 
 
+def test_rendered_refuses_a_value_that_has_no_place_in_a_status() -> None:
+    status = PoolStatus.model_construct(strategy=b"bytes")
+    with pytest.raises(TypeError, match="no place for bytes"):
+        status.rendered()
+
+
 BASE = PoolStatus(
     observed_generation=1,
     current_instances=1,
