@@ -1,0 +1,47 @@
+"""Records the histories that the replay tests read: ``make histories``, once per release."""
+
+import asyncio
+import sys
+import tempfile
+from pathlib import Path
+
+from temporalio.client import Client
+
+from sandbox.temporal_server import TemporalServer, find_program
+from tests.replay.stories import STORIES
+from tests.workflows.conftest import serving
+from tests.workflows.outside import Outside
+from workflows.runtime import DATA_CONVERTER
+
+HISTORIES = Path(__file__).parents[1] / "histories"
+
+
+async def record(address: str) -> list[Path]:
+    """Live every story and write one file per run."""
+    client = await Client.connect(address, data_converter=DATA_CONVERTER)
+    written: list[Path] = []
+    for name, story in STORIES.items():
+        outside = Outside()
+        async with serving(client, outside):
+            handles = await story(client, outside)
+        for number, handle in enumerate(handles, start=1):
+            path = HISTORIES / f"{name}-{number}.json"
+            path.write_text((await handle.fetch_history()).to_json() + "\n")
+            written.append(path)
+    return written
+
+
+def main() -> None:
+    HISTORIES.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        server = TemporalServer(Path(folder), find_program())
+        server.start()
+        try:
+            written = asyncio.run(record(server.address))
+        finally:
+            server.stop()
+    sys.stdout.write("".join(f"{path.name}\n" for path in written))
+
+
+if __name__ == "__main__":
+    main()
