@@ -83,7 +83,7 @@ e2e: control-plane ## Real processes against the whole sandbox
 test: unit temporal cluster e2e ## All levels in order, one at a time
 
 replay: $(STAMP) ## Replay the recorded histories
-	$(unset_proxies) $(PYTEST) -q tests/workflows/test_replay.py
+	$(unset_proxies) $(PYTEST) -q tests/replay
 
 cov: control-plane ## All levels with coverage: domain 100 %, everything 92 %
 	$(BIN)/coverage erase

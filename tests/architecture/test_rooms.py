@@ -90,7 +90,7 @@ def test_no_module_or_class_has_a_name_that_says_nothing() -> None:
 
 
 def test_every_test_module_mirrors_a_room() -> None:
-    beside = {*ROOMS, "architecture", "e2e", "variants", "fakes", "docs", "deploy"}
+    beside = {*ROOMS, "architecture", "e2e", "variants", "replay", "fakes", "docs", "deploy"}
     strangers = [
         path
         for path in repository_files()
