@@ -1,0 +1,491 @@
+"""One suite for every adapter, against the simulator that speaks its vendor's wire protocol."""
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+from urllib.parse import urlsplit
+
+import pytest
+
+from activities.providers.base import Provider
+from domain.contracts.errors import ErrorCode, ProviderError
+from domain.contracts.instances import (
+    Created,
+    InstanceState,
+    LaunchRequest,
+    OfferQuery,
+    Refusal,
+    Rejected,
+)
+from domain.contracts.names import TAG_INSTALLATION, TAG_LAUNCH, TAG_POOL, TAG_RETAINED
+from domain.contracts.offers import CapacityType, Stock
+from domain.contracts.provider_ids import provider_id
+from sandbox.clouds.admin import SettingsRequest
+from sandbox.clouds.cloud import Cloud
+from sandbox.clouds.control import CloudControl
+from sandbox.clouds.faults import Fault, FaultKind
+from sandbox.clouds.server import served
+from tests.activities.providers.cloud_case import TOKEN, CloudCase, Keys, found_cases, now
+
+BOOT = "#!/bin/sh\necho token=abcdef.0123456789abcdef\n# ä 测试\n"
+SECRET_OF_BOOT = "abcdef.0123456789abcdef"
+DEADLINE_SECONDS = 5.0
+
+
+@dataclass
+class Account:
+    """An adapter, the cloud behind it, and the switches of that cloud."""
+
+    case: CloudCase
+    cloud: Cloud
+    control: CloudControl
+    provider: Provider
+    keys: Keys
+
+    def launch(self, token: str = TOKEN, **changes: object) -> str:
+        """Buy one machine that succeeds; returns its id."""
+        result = self.provider.launch(self.case.request(token, **changes), BOOT)
+        assert isinstance(result, Created), result
+        return result.instance_id
+
+    def launch_many(self, count: int) -> set[str]:
+        """Buy machines with tokens of their own, without the vendor's rate."""
+        rates = dict.fromkeys(self.cloud.rates.per_second, 0)
+        self.control.change_settings(
+            SettingsRequest(rates_per_second=rates, default_rate_per_second=0),
+        )
+        with ThreadPoolExecutor(8) as threads:
+            return set(threads.map(lambda n: self.launch(f"pool-1-abcd1234-{n}"), range(count)))
+
+    def creates(self) -> int:
+        """Create requests that the cloud has seen."""
+        return self.control.ledger().requests.get(self.case.create_action, 0)
+
+    def state(self, machine_id: str) -> InstanceState | None:
+        """What the adapter says of one machine, None when it is absent."""
+        found = self.provider.describe([machine_id])
+        return found[0].state if found else None
+
+
+@contextmanager
+def opened(case: CloudCase, *, timeout_seconds: float = 10, **ledger: float) -> Iterator[Account]:
+    """An account at a fresh cloud."""
+    cloud = case.simulator(case.settings(**ledger))
+    with served(cloud) as base_url:
+        keys = Keys(dict(case.keys))
+        provider = case.build(case.key, keys, urlsplit(base_url).netloc, timeout_seconds)
+        yield Account(case, cloud, CloudControl(base_url), provider, keys)
+        provider.close()
+
+
+@pytest.fixture(params=found_cases(), ids=lambda case: case.provider.value)
+def case(request: pytest.FixtureRequest) -> CloudCase:
+    """Each cloud in turn."""
+    return request.param
+
+
+@pytest.fixture
+def account(case: CloudCase) -> Iterator[Account]:
+    """An account at a fresh cloud."""
+    with opened(case) as account:
+        yield account
+
+
+def eventually(check: Callable[[], bool]) -> None:
+    """Poll until true."""
+    end = time.monotonic() + DEADLINE_SECONDS
+    while not check():
+        assert time.monotonic() < end, "not within the deadline"
+        time.sleep(0.02)
+
+
+def fails_with(code: ErrorCode, call: Callable[[], object]) -> ProviderError:
+    """Run a call that must raise a fault of this code; its text carries no secret."""
+    with pytest.raises(ProviderError) as raised:
+        call()
+    assert raised.value.code is code, raised.value
+    assert SECRET_OF_BOOT not in _all_texts(raised.value)
+    return raised.value
+
+
+def _all_texts(fault: BaseException) -> str:
+    """Texts of a fault and of all its causes: workflow history keeps them."""
+    texts: list[str] = []
+    seen: BaseException | None = fault
+    while seen is not None:
+        texts.append(f"{seen} {seen.args}")
+        seen = seen.__cause__ or (None if seen.__suppress_context__ else seen.__context__)
+    return "\n".join(texts)
+
+
+# Buying
+
+
+def test_launch_makes_one_machine_as_asked(account: Account) -> None:
+    case = account.case
+    machine_id = account.launch()
+    (machine,) = account.control.machines()
+    assert machine.id == machine_id
+    assert (machine.zone, machine.instance_type, machine.spot) == (case.zones[0], case.instance_type, True)
+    assert machine.user_data == BOOT
+    assert machine.client_token == TOKEN
+    expected = {
+        TAG_INSTALLATION: "inst-1",
+        TAG_POOL: "pool-1",
+        "team": "训练",
+        TAG_LAUNCH: TOKEN,
+    }
+    assert machine.tags == expected
+    assert account.creates() == 1
+
+
+def test_launch_buys_on_demand_when_the_offer_says_so(account: Account) -> None:
+    offer = account.case.offer(capacity=CapacityType.ON_DEMAND)
+    machine_id = account.launch(offer=offer, max_price_per_hour=None)
+    (machine,) = account.control.machines()
+    assert not machine.spot
+    assert account.provider.describe([machine_id])[0].capacity_type is CapacityType.ON_DEMAND
+
+
+def test_launch_without_a_bid_pays_the_price_of_the_moment(account: Account) -> None:
+    account.control.set_price(account.case.zones[0], account.case.instance_type, Decimal("5.5"))
+    account.launch(max_price_per_hour=None)
+    assert account.control.machines()[0].price_per_hour == Decimal("5.5")
+
+
+def test_p03_launch_gives_the_same_machine_for_the_same_token(account: Account) -> None:
+    assert account.launch() == account.launch()
+    assert len(account.control.machines()) == 1
+
+
+def test_p03_token_never_yields_two_machines_when_sent_by_many_at_once(account: Account) -> None:
+    account.control.change_settings(SettingsRequest(rates_per_second={account.case.create_action: 0}))
+    with ThreadPoolExecutor(8) as threads:
+        ids = set(threads.map(lambda _: account.launch(), range(16)))
+    assert len(ids) == 1
+    assert len(account.control.machines()) == 1
+
+
+def test_launch_is_refused_as_a_value_when_sold_out(account: Account) -> None:
+    account.control.run_out(account.case.zones[0])
+    result = account.provider.launch(account.case.request(), BOOT)
+    assert isinstance(result, Refusal)
+    assert (result.code, result.not_offered) == (ErrorCode.INSUFFICIENT_CAPACITY, False)
+    assert result.vendor_code
+
+
+def test_launch_is_refused_as_not_offered_when_the_zone_does_not_sell_the_type(account: Account) -> None:
+    account.control.withdraw(account.case.zones[0], account.case.instance_type)
+    result = account.provider.launch(account.case.request(), BOOT)
+    assert isinstance(result, Refusal)
+    assert (result.code, result.not_offered) == (ErrorCode.INSUFFICIENT_CAPACITY, True)
+
+
+def test_launch_is_refused_when_the_bid_is_too_low(account: Account) -> None:
+    request = account.case.request(max_price_per_hour=Decimal("0.01"))
+    result = account.provider.launch(request, BOOT)
+    assert isinstance(result, Refusal)
+    assert result.code is ErrorCode.PRICE_TOO_LOW
+
+
+def test_launch_is_refused_when_the_quota_is_used_up(account: Account) -> None:
+    account.control.change_settings(SettingsRequest(quota=1))
+    account.launch(TOKEN)
+    result = account.provider.launch(account.case.request("pool-1-abcd1234-2"), BOOT)
+    assert isinstance(result, Refusal)
+    assert result.code is ErrorCode.QUOTA
+
+
+def test_launch_is_rejected_when_the_image_does_not_exist(account: Account) -> None:
+    image = account.case.image_id[:-1] + "x"
+    result = account.provider.launch(account.case.request(image_id=image), BOOT)
+    assert isinstance(result, Rejected)
+    assert result.code is ErrorCode.INVALID_REQUEST
+    assert account.control.machines() == []
+
+
+def test_launch_is_rejected_when_the_subnet_is_in_another_zone(account: Account) -> None:
+    subnet = account.case.subnets[account.case.zones[1]]
+    result = account.provider.launch(account.case.request(subnet_id=subnet), BOOT)
+    assert isinstance(result, Rejected)
+    assert result.code is ErrorCode.INVALID_REQUEST
+
+
+def test_launch_is_rejected_when_the_secret_is_wrong(account: Account) -> None:
+    account.keys.values["accessKeySecret"] = "anotherSecret"
+    result = account.provider.launch(account.case.request(), BOOT)
+    assert isinstance(result, Rejected)
+    assert result.code is ErrorCode.UNAUTHENTICATED
+    assert "anotherSecret" not in result.message
+    assert SECRET_OF_BOOT not in result.message
+
+
+def test_launch_is_rejected_unsent_when_the_user_data_is_too_long(account: Account) -> None:
+    result = account.provider.launch(account.case.request(), "#" * 40_000)
+    assert isinstance(result, Rejected)
+    assert result.code is ErrorCode.INVALID_REQUEST
+    assert "user data" in result.message
+    assert account.creates() == 0
+
+
+# Faults of a create call
+
+
+def test_launch_raises_throttled(account: Account) -> None:
+    account.control.set_fault(Fault(kind=FaultKind.THROTTLE))
+    fails_with(ErrorCode.THROTTLED, lambda: account.provider.launch(account.case.request(), BOOT))
+    assert account.creates() == 1
+
+
+@pytest.mark.parametrize(
+    "kind", [FaultKind.DROP_ANSWER, FaultKind.HANG, FaultKind.GARBLE, FaultKind.EMPTY], ids=lambda k: k.value
+)
+def test_p03_launch_outcome_is_unknown_when_carried_out_but_not_answered(
+    case: CloudCase, kind: FaultKind
+) -> None:
+    with opened(case, timeout_seconds=1) as account:
+        account.control.set_fault(Fault(kind=kind, action=case.create_action, count=1))
+        request = case.request()
+        fails_with(ErrorCode.UNKNOWN_OUTCOME, lambda: account.provider.launch(request, BOOT))
+        assert account.creates() == 1
+        (machine,) = account.control.machines()
+        found = account.provider.list_tagged({TAG_LAUNCH: request.token})
+        assert [instance.id for instance in found] == [machine.id]
+        assert account.launch() == machine.id
+        assert len(account.control.machines()) == 1
+
+
+@pytest.mark.parametrize("kind", [FaultKind.DROP, FaultKind.FAIL], ids=lambda k: k.value)
+def test_launch_outcome_is_unknown_when_only_the_cloud_knows_that_it_did_nothing(
+    account: Account, kind: FaultKind
+) -> None:
+    account.control.set_fault(Fault(kind=kind, action=account.case.create_action, count=1))
+    fails_with(ErrorCode.UNKNOWN_OUTCOME, lambda: account.provider.launch(account.case.request(), BOOT))
+    assert account.creates() == 1
+    assert account.provider.list_tagged({TAG_LAUNCH: account.case.request().token}) == []
+
+
+def test_launch_is_certainly_not_carried_out_when_nobody_listens(case: CloudCase) -> None:
+    with served(case.simulator(case.settings())) as base_url:
+        address = urlsplit(base_url).netloc
+    provider = case.build(case.key, Keys(dict(case.keys)), address, 2)
+    fails_with(ErrorCode.UNAVAILABLE, lambda: provider.launch(case.request(), BOOT))
+    provider.close()
+
+
+# Reading
+
+
+def test_describe_shows_a_machine_from_its_first_moment(case: CloudCase) -> None:
+    before = now()
+    with opened(case, boot_seconds=30) as account:
+        machine_id = account.launch()
+        (instance,) = account.provider.describe([machine_id])
+        assert instance.state is InstanceState.PENDING
+        assert (instance.id, instance.zone, instance.region) == (machine_id, case.zones[0], case.region)
+        assert instance.provider_id == provider_id(case.provider, case.region, case.zones[0], machine_id)
+        assert instance.instance_type == case.instance_type
+        assert instance.capacity_type is CapacityType.SPOT
+        assert instance.tags[TAG_LAUNCH] == TOKEN
+        assert instance.tags["team"] == "训练"
+        # Times have the precision of a minute at some clouds.
+        assert abs((instance.created_at - before).total_seconds()) < 120
+        account.control.change_settings(SettingsRequest(boot_seconds=0))
+        eventually(lambda: account.state(machine_id) is InstanceState.RUNNING)
+
+
+def test_describe_leaves_out_what_the_cloud_does_not_know(account: Account) -> None:
+    machine_id = account.launch()
+    found = account.provider.describe([account.case.unknown_id, machine_id])
+    assert [instance.id for instance in found] == [machine_id]
+    assert account.provider.describe([account.case.unknown_id]) == []
+    assert account.provider.describe([]) == []
+
+
+def test_reading_and_ending_work_beyond_one_page(account: Account) -> None:
+    ids = account.launch_many(130)
+    assert {instance.id for instance in account.provider.describe(sorted(ids))} == ids
+    listed = account.provider.list_tagged({TAG_INSTALLATION: "inst-1", TAG_POOL: "pool-1"})
+    assert {instance.id for instance in listed} == ids
+    assert len(listed) == 130
+    account.provider.terminate(sorted(ids))
+    eventually(lambda: account.provider.describe(sorted(ids)) == [])
+    assert account.control.ledger().live == 0
+
+
+def test_list_tagged_wants_all_tags(account: Account) -> None:
+    machine_id = account.launch()
+    tags = {TAG_INSTALLATION: "inst-1", TAG_POOL: "pool-1"}
+    assert [i.id for i in account.provider.list_tagged(tags)] == [machine_id]
+    assert account.provider.list_tagged({**tags, TAG_POOL: "pool-2"}) == []
+    assert account.provider.list_tagged({TAG_INSTALLATION: "inst-2"}) == []
+
+
+def test_list_tagged_lacks_a_machine_that_the_cloud_does_not_show_yet(case: CloudCase) -> None:
+    with opened(case, invisible_seconds=0.3) as account:
+        machine_id = account.launch()
+        tags = {TAG_LAUNCH: TOKEN}
+        assert account.provider.list_tagged(tags) == []
+        assert account.launch() == machine_id
+        eventually(lambda: [i.id for i in account.provider.list_tagged(tags)] == [machine_id])
+
+
+@pytest.mark.parametrize("kind", [FaultKind.DROP, FaultKind.FAIL, FaultKind.GARBLE], ids=lambda k: k.value)
+def test_reading_is_unavailable_when_the_cloud_does_not_answer(account: Account, kind: FaultKind) -> None:
+    account.control.set_fault(Fault(kind=kind))
+    fails_with(ErrorCode.UNAVAILABLE, lambda: account.provider.describe([account.case.unknown_id]))
+    fails_with(ErrorCode.UNAVAILABLE, lambda: account.provider.list_tagged({TAG_POOL: "pool-1"}))
+    fails_with(ErrorCode.UNAVAILABLE, lambda: account.provider.terminate([account.case.unknown_id]))
+
+
+def test_reading_raises_throttled_and_sends_one_request(account: Account) -> None:
+    account.control.set_fault(Fault(kind=FaultKind.THROTTLE))
+    fails_with(ErrorCode.THROTTLED, lambda: account.provider.list_tagged({TAG_POOL: "pool-1"}))
+    assert len(account.control.requests(account.case.list_action)) == 1
+
+
+def test_reading_is_unauthenticated_when_the_secret_is_wrong(account: Account) -> None:
+    account.keys.values["accessKeySecret"] = "anotherSecret"
+    fault = fails_with(
+        ErrorCode.UNAUTHENTICATED, lambda: account.provider.describe([account.case.unknown_id])
+    )
+    assert "anotherSecret" not in _all_texts(fault)
+
+
+def test_machine_is_not_running_any_more_when_the_cloud_took_it_back(account: Account) -> None:
+    machine_id = account.launch()
+    eventually(lambda: account.state(machine_id) is InstanceState.RUNNING)
+    account.control.reclaim(machine_id)
+    assert account.state(machine_id) in (InstanceState.INTERRUPTING, InstanceState.TERMINATED, None)
+    eventually(lambda: account.state(machine_id) is None)
+
+
+# Ending
+
+
+def test_terminate_ends_a_machine_and_may_be_repeated(account: Account) -> None:
+    machine_id = account.launch()
+    account.provider.terminate([machine_id])
+    account.provider.terminate([machine_id])
+    assert account.state(machine_id) in (InstanceState.INTERRUPTING, InstanceState.TERMINATED, None)
+    eventually(lambda: account.state(machine_id) is None)
+    account.provider.terminate([machine_id])
+    account.provider.terminate([account.case.unknown_id])
+    account.provider.terminate([])
+
+
+def test_terminate_ends_the_others_when_one_of_them_is_gone(account: Account) -> None:
+    ids = sorted(account.launch_many(3))
+    eventually(lambda: all(account.state(i) is InstanceState.RUNNING for i in ids))
+    account.control.terminate(ids[1])
+    account.provider.terminate([account.case.unknown_id, *ids])
+    assert account.control.ledger().live == 0
+
+
+def test_terminate_ends_spot_and_on_demand_machines_together(account: Account) -> None:
+    spot = account.launch(TOKEN)
+    offer = account.case.offer(capacity=CapacityType.ON_DEMAND)
+    other = account.launch("pool-1-abcd1234-2", offer=offer, max_price_per_hour=None)
+    eventually(lambda: all(account.state(i) is InstanceState.RUNNING for i in (spot, other)))
+    account.provider.terminate([spot, other])
+    assert account.control.ledger().live == 0
+
+
+# Offers
+
+
+def test_offers_give_price_and_stock_of_each_zone(account: Account) -> None:
+    case = account.case
+    account.control.set_price(case.zones[0], case.instance_type, Decimal("4.321"))
+    account.control.run_out(case.zones[1])
+    query = OfferQuery(instance_types=(case.instance_type,))
+    offers = {offer.zone: offer for offer in account.provider.offers(query, [case.kind])}
+    assert set(offers) == set(case.zones)
+    first = offers[case.zones[0]]
+    assert first.price is not None
+    assert (first.price.per_hour, first.price.currency) == (Decimal("4.321"), "CNY")
+    assert first.stock is Stock.AMPLE
+    assert (first.instance_type, first.capacity_type) == (case.kind, CapacityType.SPOT)
+    assert first.region_key == case.key
+    assert offers[case.zones[1]].stock is Stock.NONE
+
+
+def test_offers_leave_out_zones_that_do_not_sell_the_type_or_were_not_asked_for(account: Account) -> None:
+    case = account.case
+    account.control.withdraw(case.zones[0], case.instance_type)
+    query = OfferQuery(instance_types=(case.instance_type,))
+    assert [offer.zone for offer in account.provider.offers(query, [case.kind])] == list(case.zones[1:])
+    only = query.model_copy(update={"zones": (case.zones[0],)})
+    assert account.provider.offers(only, [case.kind]) == []
+
+
+def test_offers_of_on_demand_cost_more(account: Account) -> None:
+    case = account.case
+    query = OfferQuery(instance_types=(case.instance_type,), zones=(case.zones[0],))
+    (spot,) = account.provider.offers(query, [case.kind])
+    wanted = query.model_copy(update={"capacity_type": CapacityType.ON_DEMAND})
+    (listed,) = account.provider.offers(wanted, [case.kind])
+    assert spot.price is not None
+    assert listed.price is not None
+    assert listed.price.per_hour >= 4 * spot.price.per_hour
+    assert listed.capacity_type is CapacityType.ON_DEMAND
+
+
+def test_offer_can_be_bought_at_its_own_price(account: Account) -> None:
+    case = account.case
+    query = OfferQuery(instance_types=(case.instance_type,), zones=(case.zones[0],))
+    (offer,) = account.provider.offers(query, [case.kind])
+    assert offer.price is not None
+    account.launch(offer=offer, max_price_per_hour=offer.price.per_hour)
+
+
+# Keys, tags, threads
+
+
+def test_retain_replaces_the_installation_tag_and_nothing_else(account: Account) -> None:
+    ids = sorted(account.launch_many(12))
+    account.provider.retain(ids, "inst-1")
+    assert account.provider.list_tagged({TAG_INSTALLATION: "inst-1"}) == []
+    kept = account.provider.list_tagged({TAG_RETAINED: "inst-1"})
+    assert sorted(instance.id for instance in kept) == ids
+    assert all(instance.tags[TAG_POOL] == "pool-1" for instance in kept)
+    account.provider.retain(ids, "inst-1")
+
+
+def test_adapter_uses_changed_credentials_without_restart(account: Account) -> None:
+    machine_id = account.launch()
+    account.control.change_keys({"AKIDROTATED": "rotatedSecret"})
+    fails_with(ErrorCode.UNAUTHENTICATED, lambda: account.provider.describe([machine_id]))
+    account.keys.values.update({"accessKeyId": "AKIDROTATED", "accessKeySecret": "rotatedSecret"})
+    assert [instance.id for instance in account.provider.describe([machine_id])] == [machine_id]
+
+
+def test_adapter_serves_16_threads_at_once(account: Account) -> None:
+    account.launch_many(1)  # lifts the vendor's rate
+
+    def buy_and_read(number: int) -> tuple[str, list[str]]:
+        machine_id = account.launch(f"pool-2-abcd1234-{number}", name=f"gpu-{number}")
+        found = account.provider.list_tagged({TAG_LAUNCH: f"pool-2-abcd1234-{number}"})
+        return machine_id, [instance.id for instance in found]
+
+    with ThreadPoolExecutor(16) as threads:
+        results = list(threads.map(buy_and_read, range(48)))
+    assert all(found == [machine_id] for machine_id, found in results)
+    assert len({machine_id for machine_id, _ in results}) == 48
+
+
+def test_adapter_reaches_a_local_cloud_although_a_proxy_is_set(
+    case: CloudCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    with opened(case) as account:
+        assert account.provider.describe([case.unknown_id]) == []
+
+
+def test_launch_request_of_the_suite_is_one_that_workflows_can_send(case: CloudCase) -> None:
+    request = case.request()
+    assert LaunchRequest.model_validate_json(request.model_dump_json()) == request
