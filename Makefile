@@ -103,8 +103,8 @@ bench: control-plane ## Measure history, speed, memory and calls
 crds: $(STAMP) ## Generate deploy/crds from the models
 	$(PY) -m workers crd generate
 
-histories: control-plane ## Record workflow histories for the replay tests
-	$(unset_proxies) $(BIN)/spotgpu sandbox histories
+histories: $(STAMP) ## Record workflow histories for the replay tests
+	$(unset_proxies) $(PY) -m tests.replay.record
 
 verify: crds ## Generate again; fail on a difference
 	@git diff --exit-code -- deploy/crds || { echo "deploy/crds is not what the models say: run 'make crds' and commit it" >&2; exit 1; }

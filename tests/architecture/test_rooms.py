@@ -89,6 +89,23 @@ def test_no_module_or_class_has_a_name_that_says_nothing() -> None:
     assert vague == []
 
 
+@pytest.mark.parametrize(
+    ("sdk", "home"),
+    [
+        ("tencentcloud", "activities/providers/tencent"),
+        ("alibabacloud", "activities/providers/aliyun"),
+        ("darabonba", "activities/providers/aliyun"),
+        ("boto3", "activities/providers/aws"),
+        ("huaweicloudsdk", "activities/providers/huawei"),
+    ],
+)
+def test_sdk_is_named_in_its_adapter_only(sdk: str, home: str) -> None:
+    """Also where it is imported by name at run time, which import-linter cannot see."""
+    imports = re.compile(rf"""(^\s*(from|import)\s+|import_module\(["']){sdk}""", re.MULTILINE)
+    strangers = [p for p in product_modules() if imports.search(text_of(p)) and not p.startswith(home)]
+    assert strangers == []
+
+
 def test_every_test_module_mirrors_a_room() -> None:
     beside = {*ROOMS, "architecture", "e2e", "variants", "replay", "fakes", "docs", "deploy"}
     strangers = [
