@@ -76,7 +76,7 @@ class GPUSpotPool:
         self._written: PoolStatus | None = None
         self._writing = False
         self._written_at: datetime | None = None
-        self._visibility = Visibility(start.resolved)
+        self._visibility = Visibility()
 
     @workflow.run
     async def run(self, start: m.PoolInput) -> str:  # noqa: ARG002 - taken in by __init__
@@ -420,7 +420,7 @@ class GPUSpotPool:
                 settings=self._settings,
                 carry=self._state.model_copy(update={"inbox": tuple(self._inbox)}),
             ),
-            memo=self._visibility.memo,
+            memo=dict(workflow.memo()),
         )
 
 

@@ -7,7 +7,6 @@ from temporalio import workflow
 from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
 
 from domain.contracts.pools import PauseScope
-from domain.contracts.resolved import ResolvedPool
 from domain.contracts.status import ConditionType, PoolStatus
 from domain.decisions.pool_deletion import regions_of_spec
 from domain.decisions.pool_draft import Draft
@@ -24,23 +23,18 @@ _REGION: Final = SearchAttributeKey.for_keyword_list("Region")
 
 
 class Visibility:
-    """Search attributes and memo of one pool."""
+    """Search attributes of one pool."""
 
-    def __init__(self, resolved: ResolvedPool) -> None:
-        self._memo = {"pool": f"{resolved.namespace}/{resolved.name}", "uid": resolved.uid}
+    def __init__(self) -> None:
         self._shown: list[SearchAttributeUpdate[Any]] = []
-
-    @property
-    def memo(self) -> dict[str, str]:
-        """What the list in the UI shows beside the id; handed on at each renewal."""
-        return self._memo
 
     def show(self, draft: Draft, status: PoolStatus) -> None:
         """Write the attributes that changed; one event when any did, none otherwise."""
         wanted = _attributes(draft, status)
         changed = [update for update in wanted if update not in self._shown]
         if changed:
-            workflow.upsert_search_attributes(changed)
+            # The SDK leaves the type of an attribute's value open in this signature.
+            workflow.upsert_search_attributes(changed)  # pyright: ignore[reportUnknownMemberType]
             self._shown = wanted
 
 
@@ -52,7 +46,7 @@ def is_held(draft: Draft) -> bool:
 def _attributes(draft: Draft, status: PoolStatus) -> list[SearchAttributeUpdate[Any]]:
     regions = regions_of_spec(draft)
     providers: Sequence[str] = sorted({region.provider.value for region in regions})
-    names: Sequence[str] = sorted(f"{r.provider}/{r.account}/{r.region}" for r in regions)
+    names: Sequence[str] = sorted(region.search_value for region in regions)
     return [
         _UID.value_set(draft.resolved.uid),
         _NAMESPACE.value_set(draft.resolved.namespace),

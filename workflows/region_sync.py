@@ -36,7 +36,7 @@ class RegionSync:
         settings = await self._next_settings(watch)
         if settings is not None:
             watch.cancel()
-            await asyncio.wait([watch])
+            await workflow.wait([watch])
         changed = {} if settings is None else {"settings": settings}
         workflow.continue_as_new(request.model_copy(update=changed))
 
