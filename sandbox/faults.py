@@ -22,6 +22,7 @@ from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, T
 from multidict import CIMultiDict
 from yarl import URL
 
+from sandbox.clouds.server import MAX_LINE_BYTES
 from sandbox.ports import HOST
 from sandbox.tcp_faults import reset
 
@@ -202,7 +203,12 @@ class HttpFaults:
         app = web.Application(client_max_size=64 * 1024 * 1024)
         app.router.add_route("*", "/{path:.*}", self._serve)
         runner = self._runner = web.AppRunner(
-            app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True
+            app,
+            access_log=None,
+            shutdown_timeout=0.1,
+            handler_cancellation=True,
+            max_line_size=MAX_LINE_BYTES,
+            max_field_size=MAX_LINE_BYTES,
         )
         await runner.setup()
         await web.TCPSite(runner, HOST, self._port, ssl_context=self._server_tls).start()
