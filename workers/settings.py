@@ -9,6 +9,7 @@ import difflib
 import os
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Annotated, Final
 
 from pydantic import Field, ValidationError, field_validator
@@ -17,15 +18,13 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from domain.contracts.offers import ProviderName, RegionKey
 from domain.contracts.pools import OrphanPolicy
 from domain.contracts.settings import PoolSettings, SweepSettings, SyncSettings
+from workers.errors import ConfigurationError
 
 PREFIX: Final = "SPOTGPU_"
+_POD_TOKEN: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 # Kubernetes sets SPOTGPU_SERVICE_HOST and the like in every pod beside a Service named spotgpu*; the other
 # two belong to the sandbox and to the tests.
 _FOREIGN: Final = re.compile(r"_SERVICE_HOST$|_SERVICE_PORT|_PORT$|_PORT_\d+_|^SPOTGPU_(SANDBOX|TEST)_")
-
-
-class ConfigurationError(Exception):
-    """Something that the person who starts the process must change; the text is one line and says what."""
 
 
 class Settings(BaseSettings):
@@ -90,6 +89,9 @@ class Settings(BaseSettings):
     """Seconds for which the server waits for a dead worker before it asks another."""
     graceful_shutdown_seconds: float = Field(default=60, ge=0)
     """Seconds that running activities get at SIGTERM. Above the longest cloud call."""
+    connect_seconds: float = Field(default=10, ge=0)
+    """Seconds for which a start waits for Temporal and the Kubernetes API. Longer only hides that they are
+    not there."""
     health_host: str = "127.0.0.1"
     """Address for liveness, readiness and metrics; ``0.0.0.0`` in a pod."""
     health_port: int = Field(default=8080, ge=0, le=65535)
@@ -119,6 +121,18 @@ class Settings(BaseSettings):
     @classmethod
     def _parse_endpoints(cls, value: object) -> object:
         return dict(_endpoint(item) for item in _items(value)) if isinstance(value, str) else value
+
+    @property
+    def kubeconfig_file(self) -> Path | None:
+        """The file to use, chosen as kubectl would; None for the service account of this pod."""
+        if self.kubeconfig:
+            return Path(self.kubeconfig)
+        if _POD_TOKEN.exists():
+            return None
+        named = [Path(part) for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
+        # One file is read. Of several that are named, the first that exists, since it leads for kubectl, too.
+        known = [path for path in named if path.exists()] or named
+        return known[0] if known else Path.home() / ".kube" / "config"
 
     @property
     def enabled_providers(self) -> tuple[ProviderName, ...]:

@@ -97,6 +97,31 @@ ORPHANS_RECLAIMED: Final = Counter(
     ("provider", "account", "region"),
     registry=REGISTRY,
 )
+KUBERNETES_REQUESTS: Final = Counter(
+    "spotgpu_kubernetes_requests",
+    "Requests to the Kubernetes API; status 0 when there was no answer",
+    ("verb", "resource", "status"),
+    registry=REGISTRY,
+)
+BRIDGE_LEADING: Final = Gauge(
+    "spotgpu_bridge_leading", "1 while this bridge holds the Lease", registry=REGISTRY
+)
+BRIDGE_WATCHES: Final = Counter(
+    "spotgpu_bridge_watches",
+    "What the bridge's watches did: list, watch, expired or error",
+    ("resource", "event"),
+    registry=REGISTRY,
+)
+BRIDGE_SKIPPED_NODES: Final = Gauge(
+    "spotgpu_bridge_skipped_nodes", "Nodes that belong to no pool, by reason", ("reason",), registry=REGISTRY
+)
+RECONCILE_LAG_SECONDS: Final = Histogram(
+    "spotgpu_reconcile_lag_seconds",
+    "Time from a change to its delivery to Temporal, in seconds",
+    ("work", "outcome"),
+    buckets=_SECONDS,
+    registry=REGISTRY,
+)
 DRAINS: Final = Counter(
     "spotgpu_drains",
     "Drains of a Node by how they ended: empty, absent or blocked",

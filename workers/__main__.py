@@ -1,0 +1,5 @@
+"""``python -m workers`` is ``spotgpu``."""
+
+from workers.cli import main
+
+main()

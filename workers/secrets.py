@@ -1,0 +1,122 @@
+"""Secrets of the operator's namespace, read from threads and kept for seconds only."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from activities.telemetry.logs import SECRETS
+from domain.contracts.errors import ClusterError, ErrorCode, ProviderError
+from domain.contracts.offers import RegionKey
+
+_CALL_SECONDS: Final = 20.0
+KEYS: Final = ("accessKeyId", "accessKeySecret")
+"""What a credentials Secret must hold; ``token`` may be there, too."""
+
+
+class SecretStore(Protocol):
+    """The part of the Kubernetes adapter that reads Secrets."""
+
+    async def read_secret(self, name: str, namespace: str) -> dict[str, str]:
+        """The decoded values by key."""
+        ...
+
+
+class OperatorSecrets:
+    """Reads on the event loop for callers in threads; every value that was read is masked in logs."""
+
+    def __init__(
+        self,
+        store: SecretStore,
+        namespace: str,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        max_age_seconds: float,
+    ) -> None:
+        self.namespace = namespace
+        self._store = store
+        self._loop = loop
+        self._max_age_seconds = max_age_seconds
+        self._kept: dict[str, tuple[float, Mapping[str, str]]] = {}
+        self._lock = threading.Lock()
+
+    def read(self, name: str) -> Mapping[str, str]:
+        """See ``SecretReader.read``; never to be called on the event loop itself.
+
+        Raises:
+            ClusterError: ``NOT_FOUND``, ``UNAVAILABLE`` when the loop or the API does not answer, or another.
+        """
+        with self._lock:
+            kept = self._kept.get(name)
+            if kept is not None and time.monotonic() - kept[0] < self._max_age_seconds:
+                return kept[1]
+            values = self._fetch(name)
+            self._kept[name] = (time.monotonic(), values)
+            return values
+
+    def _fetch(self, name: str) -> Mapping[str, str]:
+        waiting = asyncio.run_coroutine_threadsafe(self.fetch(name), self._loop)
+        try:
+            return waiting.result(_CALL_SECONDS)
+        except TimeoutError as error:
+            waiting.cancel()
+            raise ClusterError(
+                ErrorCode.UNAVAILABLE,
+                f"no answer within {_CALL_SECONDS:.0f} s",
+                operation=f"get secrets/{name}",
+            ) from error
+
+    async def fetch(self, name: str) -> Mapping[str, str]:
+        """Read on the event loop, past what is kept."""
+        values = await self._store.read_secret(name, self.namespace)
+        SECRETS.remember(values.values())
+        return values
+
+
+class AccountCredentials:
+    """The keys of one account, for an adapter."""
+
+    def __init__(self, secrets: OperatorSecrets, key: RegionKey) -> None:
+        self._secrets = secrets
+        self._key = key
+
+    def read(self) -> Mapping[str, str]:
+        """See ``Credentials.read``."""
+        name = self._key.account
+        try:
+            values = self._secrets.read(name)
+        except ClusterError as error:
+            if error.code is ErrorCode.NOT_FOUND:
+                raise self._unauthenticated(_missing(name, self._secrets.namespace)) from error
+            raise ProviderError(
+                ErrorCode.UNAVAILABLE, str(error), provider=self._key.provider, operation="credentials"
+            ) from error
+        problem = lacking(values, name, self._secrets.namespace)
+        if problem:
+            raise self._unauthenticated(problem)
+        return values
+
+    def _unauthenticated(self, text: str) -> ProviderError:
+        return ProviderError(
+            ErrorCode.UNAUTHENTICATED, text, provider=self._key.provider, operation="credentials"
+        )
+
+
+def lacking(values: Mapping[str, str], name: str, namespace: str) -> str:
+    """What a credentials Secret lacks, as a sentence; empty when nothing."""
+    missing = [key for key in KEYS if not values.get(key)]
+    return f"Secret {namespace}/{name} lacks {' and '.join(missing)}" if missing else ""
+
+
+def _missing(name: str, namespace: str) -> str:
+    return f"Secret {namespace}/{name} does not exist"
+
+
+async def check_account(secrets: OperatorSecrets, name: str) -> str:
+    """What is wrong with the credentials of an account, as a sentence; empty when nothing."""
+    try:
+        values = await secrets.fetch(name)
+    except ClusterError as error:
+        return _missing(name, secrets.namespace) if error.code is ErrorCode.NOT_FOUND else str(error)
+    return lacking(values, name, secrets.namespace)

@@ -1,0 +1,107 @@
+"""One worker process: every queue of the served regions, until a signal, then drained."""
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+
+from temporalio.client import Client
+from temporalio.worker import Worker
+
+from workers import search_attributes
+from workers.connections import connect_cluster, connect_temporal
+from workers.errors import ConfigurationError
+from workers.health import Health, serve
+from workers.installation import read_or_make
+from workers.secrets import OperatorSecrets, check_account
+from workers.settings import Settings
+from workers.standing_work import schedule_sweep, start_sync
+from workers.wiring import build_hands, build_workers
+
+_log = logging.getLogger(__name__)
+
+
+async def run_worker(settings: Settings, stop: asyncio.Event) -> None:
+    """Serve until ``stop`` is set, then let running activities end within the grace.
+
+    Raises:
+        ConfigurationError: Something that must be there is not; one clear line.
+        Exception: A worker failed for good; the process should be started again.
+    """
+    async with AsyncExitStack() as stack:
+        health = Health()
+        address = await stack.enter_async_context(serve(health, settings.health_host, settings.health_port))
+        identity = f"spotgpu-worker@{socket.gethostname()}:{os.getpid()}"
+        health.waits_for = "Kubernetes API"
+        cluster = await stack.enter_async_context(await connect_cluster(settings))
+        health.waits_for = "Temporal"
+        client = await connect_temporal(settings, identity)
+        await search_attributes.check(client)
+        installation = await read_or_make(cluster, settings.operator_namespace)
+        secrets = OperatorSecrets(
+            cluster,
+            settings.operator_namespace,
+            asyncio.get_running_loop(),
+            max_age_seconds=settings.secret_max_age_seconds,
+        )
+        await _check_accounts(settings, secrets)
+        hands = build_hands(
+            settings, client=client, cluster=cluster, secrets=secrets, installation=installation
+        )
+        stack.callback(hands.registry.close)
+        workers = build_workers(settings, client, hands)
+        running = [asyncio.create_task(worker.run(), name=worker.task_queue) for worker in workers]
+        try:
+            await _begin_standing_work(client, settings)
+            health.waits_for = ""
+            _log.info(
+                "Worker serves",
+                extra={
+                    "address": address,
+                    "installation": installation.id,
+                    "epoch": installation.epoch,
+                    "regions": [str(region) for region in settings.regions],
+                },
+            )
+            await _until(stop, running)
+        finally:
+            health.waits_for = "shutdown"
+            await _drain(workers, running)
+
+
+async def _check_accounts(settings: Settings, secrets: OperatorSecrets) -> None:
+    accounts = sorted({region.account for region in settings.regions})
+    problems = [problem for name in accounts if (problem := await check_account(secrets, name))]
+    if problems:
+        raise ConfigurationError(f"{'; '.join(problems)}; create what is missing, or change SPOTGPU_REGIONS")
+
+
+async def _begin_standing_work(client: Client, settings: Settings) -> None:
+    for region in settings.regions:
+        await start_sync(client, region, settings)
+        await schedule_sweep(client, region, settings)
+
+
+async def _until(stop: asyncio.Event, running: Sequence["asyncio.Task[None]"]) -> None:
+    """Wait for the signal, or for a worker that ends by itself, which none should."""
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        done, _ = await asyncio.wait({stopping, *running}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopping.cancel()
+        await asyncio.wait({stopping})
+    for task in done - {stopping}:
+        task.result()
+        raise RuntimeError(f"worker of queue {task.get_name()} ended by itself")
+
+
+async def _drain(workers: Sequence[Worker], running: Sequence["asyncio.Task[None]"]) -> None:
+    """Stop polling everywhere at once; activities end or are broken off when the grace is over."""
+    _log.info("Worker drains")
+    live = [w for w, task in zip(workers, running, strict=True) if not task.done()]
+    results = await asyncio.gather(*(worker.shutdown() for worker in live), return_exceptions=True)
+    for result in [*results, *await asyncio.gather(*running, return_exceptions=True)]:
+        if isinstance(result, BaseException):
+            _log.error("Worker did not end cleanly", exc_info=result)
