@@ -67,6 +67,8 @@ class StackOptions:
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
     """More environment for the operator; wins over what the sandbox shortens."""
     latencies: Latencies = field(default_factory=Latencies)
+    control_plane_arguments: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """More arguments for components of our own control plane, by their names, for example an audit log."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,10 @@ class Stack:
             kubeconfig = _current_kubeconfig(self.options.env)
             leash = self.options.die_with_parent
             return CurrentCluster(self.folder.path, kubeconfig, binaries, die_with_parent=leash)
-        options = ControlPlaneOptions(die_with_parent=self.options.die_with_parent)
+        options = ControlPlaneOptions(
+            die_with_parent=self.options.die_with_parent,
+            extra_arguments=self.options.control_plane_arguments or None,
+        )
         return OwnCluster(ControlPlane(self.folder.control_plane, binaries, options))
 
     @cached_property
