@@ -18,8 +18,9 @@ from typing import Final, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from activities.providers import aliyun_answers as answers
-from activities.providers.aliyun_sdk import AnsweredError, EcsClient, UnansweredError, endpoint_from
+from activities.providers.aliyun_sdk import AnsweredError, EcsClient, UnansweredError
 from activities.providers.base import Credentials
+from activities.providers.endpoints import endpoint_from
 from domain.contracts.errors import ErrorCode, ProviderError
 from domain.contracts.instances import (
     Created,
@@ -48,6 +49,8 @@ MAX_PRICE_PAGES: Final = 3
 """Three hours of price changes of one type fit one page; more pages would only be older changes."""
 MAX_USER_DATA_BYTES: Final = 16 * 1024
 """The API takes 32 KB, but all of it travels in the URL, whose limit at the gateway is not documented."""
+MIN_HOST_NAME_CHARS: Final = 2
+MAX_HOST_NAME_CHARS: Final = 64
 PRICE_LIMIT_STEP: Final = Decimal("0.001")
 """SpotPriceLimit has at most three decimals."""
 
@@ -184,7 +187,7 @@ def launch_flaw(request: LaunchRequest, user_data: str) -> str:
     if size > MAX_USER_DATA_BYTES:
         return (
             f"user data has {size} bytes, at most {MAX_USER_DATA_BYTES} can be sent: "
-            "shorten userData of the node class and fetch the rest at boot"
+            "shorten userDataTemplate of the node class and fetch the rest at boot"
         )
     bid = request.max_price_per_hour
     if bid is not None and bid < PRICE_LIMIT_STEP:
@@ -216,7 +219,9 @@ def launch_body(request: LaunchRequest, user_data: str, settings: AliyunSettings
     if request.key_pair_id:
         body["KeyPairName"] = request.key_pair_id
     if request.name:
-        body |= {"InstanceName": request.name, "HostName": request.name}
+        body["InstanceName"] = request.name
+    if MIN_HOST_NAME_CHARS <= len(request.name) <= MAX_HOST_NAME_CHARS:
+        body["HostName"] = request.name
     return body | spot_terms(request, settings)
 
 
@@ -314,11 +319,10 @@ def translate_errors(operation: str, *, creating: bool = False) -> Generator[Non
         code = ErrorCode.UNAVAILABLE if fault.never_left else lost
         raise ProviderError(code, str(fault), provider=NAME, operation=operation) from fault
     except ValidationError as fault:
-        code = ErrorCode.UNKNOWN_OUTCOME if creating else ErrorCode.UNKNOWN
         fields = ", ".join(".".join(str(part) for part in error["loc"]) for error in fault.errors()[:3])
         text = f"unreadable answer: {fields}"
         # Cut off, since pydantic quotes what it read.
-        raise ProviderError(code, text, provider=NAME, operation=operation) from None
+        raise ProviderError(lost, text, provider=NAME, operation=operation) from None
 
 
 class AliyunProvider:
@@ -348,11 +352,10 @@ class AliyunProvider:
         flaw = launch_flaw(request, user_data)
         if flaw:
             return Rejected(code=ErrorCode.INVALID_REQUEST, vendor_code="", message=flaw)
-        client = self._client()
         body = launch_body(request, user_data, self._settings)
         try:
             with translate_errors("RunInstances", creating=True):
-                answer = answers.RunInstances.model_validate(client.call("RunInstances", body))
+                answer = answers.RunInstances.model_validate(self._client().call("RunInstances", body))
         except ProviderError as fault:
             return _market_answer(fault)
         ids = answer.instance_id_sets.instance_id_set
@@ -490,14 +493,12 @@ class AliyunProvider:
             self._built = None
 
     def _read(self, action: str, parameters: Mapping[str, object], shape: type[_Shape]) -> _Shape:
-        client = self._client()
         with translate_errors(action):
-            return shape.model_validate(client.call(action, parameters))
+            return shape.model_validate(self._client().call(action, parameters))
 
     def _call(self, action: str, parameters: Mapping[str, object]) -> None:
-        client = self._client()
         with translate_errors(action):
-            client.call(action, parameters)
+            self._client().call(action, parameters)
 
     def _client(self) -> EcsClient:
         """The client for the keys of this moment; keys are read at each use."""

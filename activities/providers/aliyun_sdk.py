@@ -4,7 +4,6 @@
 # this file is the border, and lets only plain mappings and its own errors out.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
-import ipaddress
 import logging
 import re
 from collections.abc import Mapping
@@ -13,9 +12,8 @@ from functools import cache
 from importlib import import_module
 from types import ModuleType
 from typing import Final
-from urllib.parse import urlsplit
 
-from domain.contracts.model import Contract
+from activities.providers.endpoints import Endpoint
 
 MAX_CAUSES: Final = 4
 """Classes of a chain of causes that a fault's text names."""
@@ -47,36 +45,6 @@ class UnansweredError(Exception):
     def __init__(self, kinds: str, *, never_left: bool) -> None:
         super().__init__(f"no usable answer ({kinds})")
         self.never_left = never_left
-
-
-class Endpoint(Contract):
-    """Where requests go. The SDK wants no scheme in the host: it would be signed as part of it."""
-
-    host: str
-    protocol: str
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether this is a server on the same machine, which no proxy can reach."""
-        name = urlsplit(f"//{self.host}").hostname or ""
-        try:
-            return ipaddress.ip_address(name).is_loopback
-        except ValueError:
-            return name == "localhost"
-
-
-def endpoint_from(text: str) -> Endpoint | None:
-    """Read ``host:port`` or a URL; None for an empty text, which is the vendor's own endpoint.
-
-    Without a scheme it is HTTPS, but plain HTTP on loopback.
-    """
-    if not text:
-        return None
-    if "://" in text:
-        parts = urlsplit(text)
-        return Endpoint(host=parts.netloc, protocol=parts.scheme)
-    endpoint = Endpoint(host=text, protocol="https")
-    return endpoint.model_copy(update={"protocol": "http"}) if endpoint.is_loopback else endpoint
 
 
 class EcsClient:

@@ -251,7 +251,8 @@ class AliyunCloud(Cloud):
     def _describe_instances(self, call: Call) -> Result:
         wanted = _wanted(call, parameters.DescribeInstances)
         seen = [machine for machine in self._listed(wanted.region_id) if self._fulfils(machine, wanted)]
-        start = listing.page_start(wanted.next_token, [machine.id for machine in seen])
+        ever = [machine.id for machine in self.ledger.all()]
+        start = listing.page_start(wanted.next_token, [machine.id for machine in seen], ever)
         page = seen[start : start + wanted.max_results]
         more = start + wanted.max_results < len(seen)
         payload = {

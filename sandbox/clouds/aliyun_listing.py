@@ -1,6 +1,7 @@
 """How Alibaba lists machines: the fields of one instance, and pages."""
 
 import base64
+from collections.abc import Sequence
 from datetime import datetime
 
 from domain.contracts.catalogue import CATALOGUE
@@ -61,15 +62,22 @@ def page_token(last_id: str) -> str:
     return base64.urlsafe_b64encode(last_id.encode()).decode()
 
 
-def page_start(token: str, ids: list[str]) -> int:
-    """Where the page after the one that ended with the token's machine begins; ids keep their order."""
+def page_start(token: str, seen: Sequence[str], ever: Sequence[str]) -> int:
+    """Where the page after the token's machine begins, also when that machine is gone by now.
+
+    Args:
+        token: NextToken of the page before, empty for the first page.
+        seen: Ids to page through, in the order of ``ever``.
+        ever: Ids of all machines that ever were, oldest first.
+    """
     if not token:
         return 0
+    ages = {each: number for number, each in enumerate(ever)}
     try:
-        last = base64.urlsafe_b64decode(token).decode()
-        return ids.index(last) + 1
-    except ValueError as exc:
+        last = ages[base64.urlsafe_b64decode(token).decode()]
+    except (KeyError, ValueError) as exc:
         raise parameters.invalid("NextToken", "it is not from the page before") from exc
+    return sum(ages[each] <= last for each in seen)
 
 
 def _minute(moment: datetime) -> str:

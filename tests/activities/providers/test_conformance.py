@@ -335,10 +335,11 @@ def test_list_tagged_lacks_a_machine_that_the_cloud_does_not_show_yet(case: Clou
 
 @pytest.mark.parametrize("kind", [FaultKind.DROP, FaultKind.FAIL, FaultKind.GARBLE], ids=lambda k: k.value)
 def test_reading_is_unavailable_when_the_cloud_does_not_answer(account: Account, kind: FaultKind) -> None:
+    machine_id = account.launch()
     account.control.set_fault(Fault(kind=kind))
-    fails_with(ErrorCode.UNAVAILABLE, lambda: account.provider.describe([account.case.unknown_id]))
+    fails_with(ErrorCode.UNAVAILABLE, lambda: account.provider.describe([machine_id]))
     fails_with(ErrorCode.UNAVAILABLE, lambda: account.provider.list_tagged({TAG_POOL: "pool-1"}))
-    fails_with(ErrorCode.UNAVAILABLE, lambda: account.provider.terminate([account.case.unknown_id]))
+    fails_with(ErrorCode.UNAVAILABLE, lambda: account.provider.terminate([machine_id]))
 
 
 def test_reading_raises_throttled_and_sends_one_request(account: Account) -> None:

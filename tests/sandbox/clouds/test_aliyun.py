@@ -358,6 +358,15 @@ def test_describe_instances_pages_without_losing_or_doubling() -> None:
     assert caller.refusal("DescribeInstances", {"RegionId": REGION, "NextToken": "bm8="}).status == 400
 
 
+def test_describe_instances_pages_on_when_the_last_machine_of_a_page_is_gone() -> None:
+    caller = a_caller()
+    bought = caller.buy(Amount="15")
+    token = caller.call("DescribeInstances", {"RegionId": REGION, "MaxResults": "10"})["NextToken"]
+    caller.cloud.ledger.vanish(bought[9])
+    rest = caller.seen(MaxResults="10", NextToken=token)
+    assert [machine["InstanceId"] for machine in rest] == bought[10:]
+
+
 def test_describe_instances_narrows_by_ids_tags_region_and_state() -> None:
     caller = a_caller()
     (first,) = caller.buy()
