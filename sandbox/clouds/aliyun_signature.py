@@ -83,9 +83,9 @@ class SignatureCheck:
 
     def _check_nonce(self, key: str, nonce: str) -> None:
         now = self._clock()
-        # A nonce can come back only within the clock's tolerance on both sides.
-        forgotten = now - 2 * TOLERANCE
-        self._nonces = {used: at for used, at in self._nonces.items() if at > forgotten}
+        # A nonce can come back only within the clock's tolerance on both sides; the oldest stand first.
+        while self._nonces and next(iter(self._nonces.values())) <= now - 2 * TOLERANCE:
+            del self._nonces[next(iter(self._nonces))]
         if (key, nonce) in self._nonces:
             text = "Specified signature nonce was used already."
             raise VendorError("SignatureNonceUsed", text, status=400)

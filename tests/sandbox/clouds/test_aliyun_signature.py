@@ -168,6 +168,15 @@ def test_signature_check_refuses_a_replay() -> None:
     assert refusal(request, check).code == "SignatureNonceUsed"
 
 
+def test_signature_check_forgets_nonces_that_can_no_longer_be_replayed() -> None:
+    clock = Clock()
+    check = SignatureCheck(Account(keys={KEY: SECRET}), clock)
+    check.verify(signed("DescribeInstances", {"RegionId": REGION}, nonce="n-1"))
+    clock.pass_seconds(600)
+    again = signed("DescribeInstances", {"RegionId": REGION}, nonce="n-1", at=clock())
+    assert check.verify(again) == KEY
+
+
 def test_signature_check_remembers_no_nonce_of_a_request_that_it_refused() -> None:
     check = SignatureCheck(Account(keys={KEY: SECRET}), Clock())
     forged = signed("DescribeInstances", {"RegionId": REGION}, secret="wrong", nonce="n-1")
