@@ -203,7 +203,9 @@ class AdminApi:
 
     async def clear_faults(self, request: web.Request) -> web.Response:
         """Switch off all, or ``?id=``."""
-        number = request.query.get("id")
+        number = request.query.get("id", "")
+        if number and not number.isdecimal():
+            raise _bad("id must be a fault's number")
         self._cloud.faults.clear(int(number) if number else None)
         return _json({})
 

@@ -282,7 +282,8 @@ def unplayed(parameters: Parameters, prefix: str = "") -> str:
 
 
 def _refusal(exc: ValidationError) -> VendorError:
-    first = exc.errors()[0]
+    # A misspelt name is also a missing one; the misspelling says more.
+    first = min(exc.errors(), key=lambda error: error["type"] != "extra_forbidden")
     path = ".".join(str(part) for part in first["loc"]) or "the body"
     if first["type"] == "extra_forbidden":
         return VendorError("UnknownParameter", f"The parameter `{path}` is not recognized.")
