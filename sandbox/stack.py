@@ -21,7 +21,7 @@ from domain.contracts.offers import ProviderName
 from sandbox.boot_script import JoinLine
 from sandbox.clouds.control import CloudControl, ControlError
 from sandbox.clusters import Cluster, CurrentCluster, OwnCluster, identity_kubeconfig, join_hash
-from sandbox.control_plane.binaries import find_or_build
+from sandbox.control_plane.binaries import Binaries, find_or_build
 from sandbox.control_plane.components import Options as ControlPlaneOptions
 from sandbox.control_plane.launcher import ControlPlane
 from sandbox.control_plane.processes import ProcessError
@@ -110,13 +110,18 @@ class Stack:
         return cls(folder, options, progress)
 
     @cached_property
+    def binaries(self) -> Binaries:
+        """The programs of the control plane, built first when the cache has none."""
+        return find_or_build(self.options.env, self._progress)
+
+    @cached_property
     def cluster(self) -> Cluster:
         """The Kubernetes of this stack.
 
         Raises:
             StackError: ``KUBECONFIG`` is wanted but not set, or there are several files in it.
         """
-        binaries = find_or_build(self.options.env, self._progress)
+        binaries = self.binaries
         if self.options.cluster == "current":
             kubeconfig = _current_kubeconfig(self.options.env)
             leash = self.options.die_with_parent
@@ -146,6 +151,11 @@ class Stack:
     def cloud(self, provider: ProviderName) -> CloudControl:
         """The switches, ledger and request log of one cloud, past its proxy."""
         return CloudControl(f"http://{HOST}:{self.world.cloud(provider).port}")
+
+    def zones(self, provider: ProviderName) -> list[str]:
+        """Zones that a cloud's account can buy in, by region."""
+        inventory = inventory_of(read_node_class(self.world.cloud(provider).node_class))
+        return [zone for zones in inventory.zones.values() for zone in zones]
 
     @cached_property
     def operator(self) -> Operator:

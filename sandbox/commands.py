@@ -1,0 +1,223 @@
+"""``spotgpu sandbox up|down|status|demo|chaos``: the one place of the sandbox that prints."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from sandbox.control_plane.binaries import MissingProgramError
+from sandbox.control_plane.compilation import CompilationError
+from sandbox.control_plane.go_toolchain import GoToolchainError
+from sandbox.control_plane.launcher import ControlPlaneError
+from sandbox.control_plane.processes import ProcessError
+from sandbox.expectation import ExpectationError
+from sandbox.run_folder import StackFolder, default_folder
+from sandbox.shortened import shortened_lines
+from sandbox.stack import Stack, StackError, StackOptions
+from sandbox.story import DEMO_POOL, Story
+from sandbox.temporal_server import TemporalServerError, find_program
+
+DONE, FAILED, MISUSED = 0, 1, 2
+
+_EXPECTED = (
+    StackError,
+    ControlPlaneError,
+    TemporalServerError,
+    ProcessError,
+    MissingProgramError,
+    CompilationError,
+    GoToolchainError,
+    ExpectationError,
+)
+"""Failures whose text alone says what to do; anything else is a bug and shows its trace."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run one command; returns its exit code: 0 done, 1 failed, 2 called wrongly."""
+    try:
+        options = _parser().parse_args(list(argv))
+    except SystemExit as end:
+        return int(end.code or 0)
+    command: Callable[[argparse.Namespace], int] = options.command
+    try:
+        with _terminated_as_interrupted():
+            return command(options)
+    except _EXPECTED as error:
+        _complain(str(error))
+        return FAILED
+    except KeyboardInterrupt:
+        _complain("interrupted; everything that was started has been ended")
+        return FAILED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="spotgpu sandbox", description="The outside world in miniature.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    up = commands.add_parser("up", help="start everything and let it run")
+    up.set_defaults(command=_up)
+    up.add_argument("--foreground", action="store_true", help="stay, and end everything at Ctrl-C")
+    down = commands.add_parser("down", help="end everything")
+    down.set_defaults(command=_down)
+    status = commands.add_parser("status", help="list each part and whether it answers")
+    status.set_defaults(command=_status)
+    demo = commands.add_parser("demo", help="tell the life of a pool on real parts, in a sandbox of its own")
+    demo.set_defaults(command=_demo)
+    for command in (up, down, status):
+        command.add_argument("--folder", type=Path, help="run folder (default: in the user's state folder)")
+    for command in (up, demo):
+        command.add_argument("--seed", type=int, default=1, help="market of the clouds (default 1)")
+        command.add_argument(
+            "--cluster",
+            choices=("own", "current"),
+            default="own",
+            help="own: a control plane of the sandbox; current: the cluster that KUBECONFIG names",
+        )
+    return parser
+
+
+def _up(options: argparse.Namespace) -> int:
+    folder = _folder(options)
+    existing = Stack.attach(folder, os.environ, _say)
+    if existing is None or not any(part.answers for part in existing.status()):
+        _forget(folder)
+    stack = Stack(folder, _stack_options(options, die_with_parent=options.foreground), _say)
+    stack.up()
+    _introduce(stack)
+    if options.foreground:
+        _wait_for_interrupt(stack)
+    return DONE
+
+
+def _down(options: argparse.Namespace) -> int:
+    folder = _folder(options)
+    stack = Stack.attach(folder, os.environ, _say)
+    if stack is None:
+        _say(f"no sandbox was ever started in {folder.path}")
+        return DONE
+    stack.down()
+    _say(f"everything is ended; logs are in {folder.path}")
+    return DONE
+
+
+def _status(options: argparse.Namespace) -> int:
+    folder = _folder(options)
+    stack = Stack.attach(folder, os.environ, _say)
+    parts = [] if stack is None else stack.status()
+    for part in parts:
+        _say(f"{part.name:<12} {'answers' if part.answers else 'does not answer':<16} {part.where}")
+    if not any(part.answers for part in parts):
+        _say(f"no sandbox runs in {folder.path}; start one with: spotgpu sandbox up")
+    return DONE if parts and all(part.answers for part in parts) else FAILED
+
+
+def _demo(options: argparse.Namespace) -> int:
+    with _fresh_stack(options) as stack:
+        _say_shortened()
+        started = time.monotonic()
+        Story(stack, _say).run()
+        _say(f"the story is true, told in {time.monotonic() - started:.0f} s (seed {options.seed})")
+    return DONE
+
+
+@contextmanager
+def _fresh_stack(options: argparse.Namespace, *, through_proxies: bool = False) -> Generator[Stack]:
+    """Start a stack in a folder of its own and end it; the folder stays when something went wrong."""
+    path = Path(tempfile.mkdtemp(prefix="spotgpu-"))
+    chosen = _stack_options(options, die_with_parent=True, through_proxies=through_proxies)
+    stack = Stack(StackFolder(path), chosen, _say)
+    try:
+        stack.up()
+        yield stack
+    except BaseException:
+        _complain(f"logs are kept in {path}")
+        raise
+    finally:
+        stack.down()
+    shutil.rmtree(path)
+
+
+def _stack_options(
+    options: argparse.Namespace, *, die_with_parent: bool, through_proxies: bool = False
+) -> StackOptions:
+    return StackOptions(
+        os.environ,
+        seed=options.seed,
+        cluster=options.cluster,
+        die_with_parent=die_with_parent,
+        through_proxies=through_proxies,
+    )
+
+
+def _introduce(stack: Stack) -> None:
+    """Say where everything is and what to try."""
+    kubectl = f"KUBECONFIG={stack.cluster.kubeconfig} {_kubectl(stack)}"
+    _say_shortened()
+    _say(f"Temporal UI  {stack.temporal.ui_url}")
+    _say(f"Temporal     {stack.temporal.address}")
+    _say(f"KUBECONFIG   {stack.cluster.kubeconfig}")
+    for name in ("worker", "bridge"):
+        _say(f"metrics      {stack.operator.metrics_url(name)} ({name})")
+    _say("Try next:")
+    _say(f"  {kubectl} apply -f {DEMO_POOL}")
+    _say(f"  {kubectl} get gsp -w")
+    _say(f"  {find_program()} workflow list --address {stack.temporal.address}")
+
+
+def _kubectl(stack: Stack) -> str:
+    found = shutil.which("kubectl")
+    return found or str(stack.binaries.kubectl)
+
+
+def _say_shortened() -> None:
+    _say("Settings of the operator that the sandbox shortens (never a field of a resource):")
+    for line in shortened_lines():
+        _say(line)
+
+
+def _forget(folder: StackFolder) -> None:
+    """Begin anew: the clouds of an earlier run are gone, so its cluster and workflows would miss them."""
+    for path in (folder.control_plane, folder.temporal, folder.path / "logs"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _wait_for_interrupt(stack: Stack) -> None:
+    _say("Ctrl-C ends everything.")
+    try:
+        signal.pause()
+    finally:
+        stack.down()
+
+
+def _folder(options: argparse.Namespace) -> StackFolder:
+    return StackFolder((options.folder or default_folder(os.environ)).resolve())
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Generator[None]:
+    """Let SIGTERM unwind like Ctrl-C, so that what was started is ended."""
+
+    def interrupt(_: int, __: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)  # noqa: T201 - the sandbox's voice, given to everything that reports
+
+
+def _complain(line: str) -> None:
+    sys.stderr.write(f"spotgpu: {line}\n")
