@@ -17,6 +17,7 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; 
 	"$$p" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo "$$p" && break; done)
 PYTEST := $(PY) -m pytest
 SEED ?= 1
+CORES ?= 2
 FILES ?= .
 
 # The SDKs of two clouds send even loopback calls to a proxy, whatever NO_PROXY says.
@@ -65,7 +66,7 @@ types: $(STAMP) ## pyright, strict
 	$(BIN)/pyright
 
 unit: $(STAMP) ## Tests that need nothing outside the process (under 30 s)
-	$(unset_proxies) $(PYTEST) -q -m "not temporal and not cluster and not e2e"
+	$(unset_proxies) $(PYTEST) -q -n $(CORES) --dist loadfile -m "not temporal and not cluster and not e2e"
 
 check: lint arch types unit ## What one runs before a push
 
