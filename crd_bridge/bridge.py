@@ -187,24 +187,31 @@ class Bridge:
         """Send everything, now and again and again; look for workflows that nobody's resource asks for."""
         failures = 0
         while True:
-            for body in self._pools.objects():
-                self._reconciler.force(key_of(body))
-                self._pool_tasks.mark(key_of(body))
             try:
-                for key in await self._workflows.open_pools():
-                    if self._pools.get(key) is None and self._is_watched(key[0]):
-                        self._pool_tasks.mark(key)
-            except DeliveryError as error:
-                failures += 1
-                _log.warning("Open pools not listed", extra={"reason": str(error)})
-                await asyncio.sleep(self._settings.watch_backoff.pause(failures))
-            else:
+                running = frozenset(await self._workflows.open_pools())
                 failures = 0
-                await asyncio.sleep(self._settings.resync_interval.total_seconds())
+            except DeliveryError as error:
+                running, failures = None, failures + 1
+                _log.warning("Open pools not listed", extra={"reason": str(error)})
+            self._send_everything(running)
+            pause = self._settings.resync_interval.total_seconds()
+            await asyncio.sleep(
+                min(pause, self._settings.watch_backoff.pause(failures)) if failures else pause
+            )
+
+    def _send_everything(self, running: frozenset[Key] | None) -> None:
+        """Mark every pool, and every workflow that runs without one; None when it is not known what runs."""
+        pools = {key_of(body) for body in self._pools.objects()}
+        for key in sorted(pools):
+            self._reconciler.force(key, restart=running is not None and key not in running)
+        unasked = (key for key in (running or ()) if key not in pools and self._is_watched(key[0]))
+        for key in (*sorted(pools), *sorted(unasked)):
+            self._pool_tasks.mark(key)
 
     def _on_pool(self, key: Key, change: Change) -> None:
         if change.type == "DELETED":
             self._uids.pop(_uid_of(change.object), None)
+            self._node_relay.forget(_uid_of(change.object))
             self._demand_relay.forget(key)
         else:
             self._uids[_uid_of(change.object)] = key

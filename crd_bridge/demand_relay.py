@@ -56,6 +56,7 @@ class DemandRelay:
         self._labelled = collect(LABELLED_PODS)
         self._selected: dict[tuple[str, str], _Source] = {}
         self._sent: dict[Key, tuple[ProfileDemand, ...]] = {}
+        self._open: set[Key] = set()
         self._group: asyncio.TaskGroup | None = None
         self.tasks = KeyedTasks("demand", self._send, Pace(gather_seconds=gather_seconds), on_served)
 
@@ -73,12 +74,14 @@ class DemandRelay:
             self.tasks.mark(pool)
 
     def send_all(self, pool: Key) -> None:
-        """Send a pool's demand whatever was sent: a run began that may hold an old one."""
+        """Send a pool's demand whatever was sent: a run answered that may hold an old one."""
+        self._open.add(pool)
         self._sent.pop(pool, None)
         self.tasks.mark(pool)
 
     def forget(self, pool: Key) -> None:
         """The pool is gone."""
+        self._open.discard(pool)
         self._sent.pop(pool, None)
 
     def _follow_selectors(self) -> None:
@@ -109,6 +112,8 @@ class DemandRelay:
                 self.tasks.mark(pool)
 
     async def _send(self, pool: Key) -> None:
+        if pool not in self._open:
+            return
         sources = self._sources(pool)
         if not all(source.is_synced for source in sources):
             raise PostponedError(f"the pods of {'/'.join(pool)} have not been listed yet")
@@ -118,7 +123,7 @@ class DemandRelay:
         if await self._workflows.signal(pool, DEMAND, demand):
             self._sent[pool] = demand.profiles
         else:
-            self._sent.pop(pool, None)  # no run: the next one gets it
+            self.forget(pool)  # no run: the next one gets it
 
     def _sources(self, pool: Key) -> list[Collection]:
         selectors = {

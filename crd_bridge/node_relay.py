@@ -7,7 +7,7 @@ from crd_bridge.collection import Collection
 from crd_bridge.keyed_queue import Key
 from crd_bridge.keyed_tasks import KeyedTasks, Pace, ServedHook, ignore_served
 from crd_bridge.nodes import SeenNode, SkipReason, gone, read_node
-from crd_bridge.pool_workflows import PoolWorkflows
+from crd_bridge.pool_workflows import DeliveryError, PoolWorkflows
 from crd_bridge.watch import Change
 from domain.contracts.facts import NodeFact, NodesSeen
 from workflows.messages import NODE_SEEN
@@ -51,6 +51,7 @@ class NodeRelay:
         self._owners: dict[str, str] = {}
         self._pending: dict[str, dict[str, NodeFact]] = {}
         self._whole: set[str] = set()
+        self._open: set[str] = set()
         self.tasks = KeyedTasks("node_seen", self._send, Pace(gather_seconds=gather_seconds), on_served)
 
     def take(self, key: Key, change: Change) -> None:
@@ -69,9 +70,19 @@ class NodeRelay:
                 self._note(now.pool_uid, now.fact)
 
     def send_all(self, pool_uid: str) -> None:
-        """Send all Nodes of a pool once, also when it has none: a run began that knows nothing yet."""
+        """Send all Nodes of a pool once, also when it has none: a run answered that may have missed some.
+
+        Before the first time nothing is sent to a pool: what changes until then is among all Nodes.
+        """
+        self._open.add(pool_uid)
         self._whole.add(pool_uid)
         self.tasks.mark(pool_uid)
+
+    def forget(self, pool_uid: str) -> None:
+        """The pool is gone."""
+        self._open.discard(pool_uid)
+        self._whole.discard(pool_uid)
+        self._pending.pop(pool_uid, None)
 
     def _note(self, pool_uid: str, fact: NodeFact) -> None:
         self._pending.setdefault(pool_uid, {})[fact.provider_id] = fact
@@ -89,13 +100,14 @@ class NodeRelay:
         pool = self._pool_of_uid(pool_uid)
         pending, whole = self._pending.pop(pool_uid, {}), pool_uid in self._whole
         self._whole.discard(pool_uid)
-        if pool is None:
-            return  # its resource will bring a run, and that run gets all Nodes
+        if pool is None or pool_uid not in self._open:
+            return
         try:
             for message in self._messages(pool_uid, pending, whole=whole):
                 if not await self._workflows.signal(pool, NODE_SEEN, message):
-                    return  # no run: the next one gets all Nodes
-        except BaseException:
+                    self._open.discard(pool_uid)  # no run: the next one gets all Nodes
+                    return
+        except DeliveryError:
             self._pending[pool_uid] = {**pending, **self._pending.get(pool_uid, {})}
             if whole:
                 self._whole.add(pool_uid)

@@ -84,11 +84,23 @@ class Delivered:
     """False when the workflow knew everything already."""
 
 
-def update_id_of(envelope: SpecEnvelope) -> str:
-    """``{uid}:{generation}:{h}``: h is over what was resolved and over the settings that go with it."""
+def content_of(envelope: SpecEnvelope) -> str:
+    """12 hex digits that are the same for the same resolved pool under the same settings."""
+    return _hash(envelope.resolved.digest, envelope.settings.model_dump_json())
+
+
+def update_id_of(envelope: SpecEnvelope, edit: str) -> str:
+    """``{uid}:{generation}:{h}``: the same edit sent twice runs once.
+
+    The content alone would not do for h: what changes and then changes back (a profile that is bound to a
+    pool and taken away again) would be answered from its first outcome, and the pool would keep the change.
+    """
     resolved = envelope.resolved
-    body = f"{resolved.digest}:{envelope.settings.model_dump_json()}"
-    return f"{resolved.uid}:{resolved.generation}:{hashlib.sha256(body.encode()).hexdigest()[:12]}"
+    return f"{resolved.uid}:{resolved.generation}:{_hash(content_of(envelope), edit)}"
+
+
+def _hash(*parts: str) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
 
 
 class PoolWorkflows:
@@ -114,10 +126,14 @@ class PoolWorkflows:
         """What is sent for a resolved pool."""
         return SpecEnvelope(resolved=resolved, settings=self._settings)
 
-    async def apply(self, resolved: ResolvedPool) -> Delivered:
+    async def apply(self, resolved: ResolvedPool, *, edit: str) -> Delivered:
         """Start the workflow if none runs, and have it take over the resolved pool.
 
         When no worker answers, the workflow was started all the same, with the pool as its start input.
+
+        Args:
+            resolved: The pool.
+            edit: Names this edit among all of the pool; the same in each repetition of one edit.
 
         Raises:
             UidMismatchError: A workflow of an earlier resource of this name runs.
@@ -127,20 +143,23 @@ class PoolWorkflows:
         start = self._start(resolved)
 
         async def send() -> Delivered:
-            handle = await self._client.start_update_with_start_workflow(
-                APPLY_SPEC,
-                envelope,
-                start_workflow_operation=start,
-                wait_for_stage=WorkflowUpdateStage.COMPLETED,
-                id=update_id_of(envelope),
-                result_type=ApplyAnswer,
-            )
+            try:
+                handle = await self._client.start_update_with_start_workflow(
+                    APPLY_SPEC,
+                    envelope,
+                    start_workflow_operation=start,
+                    wait_for_stage=WorkflowUpdateStage.COMPLETED,
+                    id=update_id_of(envelope, edit),
+                    result_type=ApplyAnswer,
+                )
+            finally:
+                await _settle(start)
             answer = await handle.result()
             return Delivered(run_id=handle.workflow_run_id or "", accepted=answer.accepted)
 
         return await self._within(send(), f"apply_spec to {start_id(resolved)}")
 
-    async def apply_if_open(self, resolved: ResolvedPool) -> bool:
+    async def apply_if_open(self, resolved: ResolvedPool, *, edit: str) -> bool:
         """Have a workflow that runs take over the resolved pool; False when none runs.
 
         Raises:
@@ -149,7 +168,7 @@ class PoolWorkflows:
         envelope = self.envelope(resolved)
         handle = self._client.get_workflow_handle(start_id(resolved))
         sending = handle.execute_update(
-            APPLY_SPEC, envelope, id=update_id_of(envelope), result_type=ApplyAnswer
+            APPLY_SPEC, envelope, id=update_id_of(envelope, edit), result_type=ApplyAnswer
         )
         return await self._within(_unless_closed(sending), f"apply_spec to {handle.id}") is not None
 
@@ -275,6 +294,14 @@ def _refusal(what: str, error: WorkflowUpdateFailedError) -> DeliveryError:
     if isinstance(cause, ApplicationError) and cause.type == UID_MISMATCH:
         return UidMismatchError(f"{what}: {cause.message}")
     return DeliveryError(f"{what}: refused: {cause}")
+
+
+async def _settle(start: WithStartWorkflowOperation[Any, Any]) -> None:
+    """Look at the operation's own outcome, which would complain in the log that nobody did."""
+    outcome = asyncio.ensure_future(start.workflow_handle())
+    await asyncio.wait({outcome}, timeout=0)
+    if not outcome.cancel():
+        _ = outcome.cancelled() or outcome.exception()
 
 
 async def _cancelled(task: asyncio.Future[Any]) -> None:

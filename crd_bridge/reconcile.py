@@ -1,8 +1,10 @@
 """Brings each pool's workflow in line with its resource, however often and in whatever order it is asked."""
 
+import itertools
 import logging
+import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from activities.cluster.base import POOLS, Cluster, Object
 from crd_bridge.collection import Collection
@@ -11,7 +13,7 @@ from crd_bridge.keyed_queue import Key
 from crd_bridge.keyed_tasks import PostponedError
 from crd_bridge.objects import ObjectHeader, ResourceError, parse_header
 from crd_bridge.parts import Parts
-from crd_bridge.pool_workflows import PoolWorkflows, UidMismatchError, update_id_of
+from crd_bridge.pool_workflows import PoolWorkflows, UidMismatchError, content_of
 from domain.contracts.errors import ClusterError, ErrorCode
 from domain.contracts.names import FINALIZER
 from domain.contracts.resolved import ResolvedPool
@@ -20,19 +22,22 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Sent:
-    """What a pool's workflow took over last from this bridge."""
+class Edit:
+    """What was sent last to a pool's workflow, or tried to be."""
 
-    resolved: ResolvedPool
-    update_id: str
-    run_id: str
+    uid: str
+    content: str
+    name: str
+    """Names the edit among all of this pool: what changes back is another edit."""
+    delivered: bool = False
+    run_id: str = ""
 
 
 class Reconciler:
     """Serves one pool at a time per key; ``serve`` is the work of a ``KeyedTasks``.
 
-    It remembers what it sent only to save calls and to speak for resources that vanish: with an empty memory
-    everything is sent once more, and Temporal answers what it knows from the first outcome.
+    It remembers what it sent only to save calls: with an empty memory everything is sent once more, and the
+    workflow answers that it knows it.
     """
 
     def __init__(
@@ -61,12 +66,22 @@ class Reconciler:
         self._workflows = workflows
         self._operator_namespace = operator_namespace
         self._on_new_run = on_new_run
-        self._sent: dict[Key, Sent] = {}
+        self._term = uuid.uuid4().hex
+        self._edits: dict[Key, Edit] = {}
+        self._numbers = itertools.count(1)
         self._forced: set[Key] = set()
 
-    def force(self, key: Key) -> None:
-        """Have the next ``serve`` send even what was sent already."""
+    def force(self, key: Key, *, restart: bool = False) -> None:
+        """Have the next ``serve`` send even what was sent already.
+
+        Args:
+            key: The pool.
+            restart: No workflow seems to run for it. Then it is sent as a new edit: a known one would be
+                answered from its first outcome even by a run that was terminated, and start nothing.
+        """
         self._forced.add(key)
+        if restart:
+            self._edits.pop(key, None)
 
     async def serve(self, key: Key) -> None:
         """Bring one pool up to date.
@@ -92,32 +107,39 @@ class Reconciler:
         self._forced.discard(key)
 
     def _intend(self, key: Key, header: ObjectHeader, resolved: ResolvedPool) -> Intent:
-        sent = self._sent.get(key)
-        known = sent is not None and sent.resolved.uid == resolved.uid and key not in self._forced
-        update_id = update_id_of(self._workflows.envelope(resolved))
-        return decide(header, update_id, sent.update_id if sent and known else "")
+        content = content_of(self._workflows.envelope(resolved))
+        edit = self._edits.get(key)
+        known = edit is not None and edit.uid == header.uid and edit.delivered and key not in self._forced
+        return decide(header, content, edit.content if edit and known else "")
 
     async def _carry_out(self, key: Key, intent: Intent, resolved: ResolvedPool) -> None:
         if intent.action is Action.NOTHING:
             return
+        edit = self._edit(key, resolved)
+        self._edits[key] = replace(edit, delivered=False)
         try:
             if intent.may_start:
-                delivered = await self._workflows.apply(resolved)
-                self._remember(key, resolved, delivered.run_id)
-            elif await self._workflows.apply_if_open(resolved):
-                self._remember(key, resolved, "")
+                delivered = await self._workflows.apply(resolved, edit=edit.name)
+                self._edits[key] = replace(edit, delivered=True, run_id=delivered.run_id)
+                if delivered.run_id != edit.run_id:
+                    self._on_new_run(key)
+            else:
+                await self._workflows.apply_if_open(resolved, edit=edit.name)
+                self._edits[key] = replace(edit, delivered=True)
         except UidMismatchError:
-            await self._retire_predecessor(key, resolved.uid)
+            await self._tell_gone(key, living_uid=resolved.uid)
             raise
         extra = {"pool": "/".join(key), "action": intent.action, "generation": resolved.generation}
         _log.info("Pool sent", extra=extra)
 
-    def _remember(self, key: Key, resolved: ResolvedPool, run_id: str) -> None:
-        update_id = update_id_of(self._workflows.envelope(resolved))
-        before = self._sent.get(key)
-        self._sent[key] = Sent(resolved, update_id, run_id)
-        if run_id and (before is None or before.run_id != run_id):
-            self._on_new_run(key)
+    def _edit(self, key: Key, resolved: ResolvedPool) -> Edit:
+        """The edit that is under way if it has this content, else a new one."""
+        content = content_of(self._workflows.envelope(resolved))
+        last = self._edits.get(key)
+        if last is not None and (last.uid, last.content) == (resolved.uid, content):
+            return last
+        run_id = last.run_id if last is not None and last.uid == resolved.uid else ""
+        return Edit(resolved.uid, content, f"{self._term}.{next(self._numbers)}", run_id=run_id)
 
     async def _add_finalizer(self, body: Object, header: ObjectHeader) -> None:
         """Patch metadata alone: a spec written back could differ in spelling from what is stored (P39)."""
@@ -131,37 +153,31 @@ class Reconciler:
         """A resource that cannot be read changes nothing, but for its deletion."""
         _log.error("Pool cannot be read", extra={"pool": "/".join(key), "reason": str(error)})
         if header.deleting:
-            last = await self._last_resolved(key)
+            last = await self._workflows.last_resolved(key)
             if last is not None and last.uid == header.uid:
                 await self._tell_deletion(last)
 
     async def _bury(self, key: Key) -> None:
         """No resource of this name is in the cache: tell a workflow that still runs for one."""
-        last = await self._last_resolved(key)
-        if last is not None:
-            if not await self._is_gone(key, last.uid):
-                return  # the cache is late, and the change that is on its way brings us here again
+        await self._tell_gone(key)
+        if self._pools.get(key) is None:
+            self._edits.pop(key, None)
+            self._forced.discard(key)
+
+    async def _tell_gone(self, key: Key, *, living_uid: str = "") -> None:
+        """Tell the workflow that has the name that its own resource is gone, so that it ends.
+
+        What it goes by is read from the input of its run, so this works for resources that vanished before
+        this bridge began, too.
+        """
+        last = await self._workflows.last_resolved(key)
+        if last is not None and last.uid != living_uid and await self._is_gone(key, last.uid):
             await self._tell_deletion(last)
-        self._sent.pop(key, None)
-        self._forced.discard(key)
 
-    async def _retire_predecessor(self, key: Key, living_uid: str) -> None:
-        """Tell the workflow that has the name that its own resource is gone, so that it ends."""
-        last = await self._last_resolved(key, not_uid=living_uid)
-        if last is not None and await self._is_gone(key, last.uid):
-            await self._tell_deletion(last)
-
-    async def _last_resolved(self, key: Key, *, not_uid: str = "") -> ResolvedPool | None:
-        """What the workflow that runs goes by: from memory, else from the input of its run."""
-        sent = self._sent.get(key)
-        if sent is not None and sent.resolved.uid != not_uid:
-            return sent.resolved
-        found = await self._workflows.last_resolved(key)
-        return found if found is not None and found.uid != not_uid else None
-
-    async def _tell_deletion(self, last: ResolvedPool) -> bool:
-        """Send the last known input as deleting; False when no workflow runs any more."""
-        return await self._workflows.apply_if_open(last.model_copy(update={"deleting": True}))
+    async def _tell_deletion(self, last: ResolvedPool) -> None:
+        """Send the last known input as deleting; a deletion is never taken back, so it is one edit."""
+        deleting = last.model_copy(update={"deleting": True})
+        await self._workflows.apply_if_open(deleting, edit="deletion")
 
     async def _is_gone(self, key: Key, uid: str) -> bool:
         """Ask the API server itself whether the resource with this uid is no more.
