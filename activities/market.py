@@ -76,10 +76,9 @@ def _rows(provider: ProviderName, query: OfferQuery) -> list[InstanceType]:
 
 
 def _worth(offer: Offer) -> tuple[bool, Decimal, str]:
-    """Buyable before sold out, cheap per GPU before dear, unpriced last."""
-    if offer.price is None:
-        return (True, Decimal(0), offer.key)
-    return (offer.stock is Stock.NONE, offer.price.per_hour / offer.instance_type.gpu_count, offer.key)
+    """Buyable before sold out or unpriced, cheap per GPU before dear."""
+    per_gpu = Decimal(0) if offer.price is None else offer.price.per_hour / offer.instance_type.gpu_count
+    return (offer.price is None or offer.stock is Stock.NONE, per_gpu, offer.key)
 
 
 def _show(region: RegionKey, offers: tuple[Offer, ...], now: datetime) -> None:

@@ -64,8 +64,13 @@ async def connect_cluster(settings: Settings) -> KubeCluster:
     Raises:
         ConfigurationError: There are no usable credentials, or no server.
     """
+    kubeconfig = settings.kubeconfig_file
+    if kubeconfig is not None and not kubeconfig.exists():
+        raise ConfigurationError(
+            f"kubeconfig {kubeconfig} does not exist; set SPOTGPU_KUBECONFIG or KUBECONFIG, or run in a pod"
+        )
     try:
-        cluster = await KubeCluster.connect(Connection(kubeconfig=settings.kubeconfig_file), _count_request)
+        cluster = await KubeCluster.connect(Connection(kubeconfig=kubeconfig), _count_request)
     except ClusterError as error:
         raise ConfigurationError(f"{_line(error)}; set SPOTGPU_KUBECONFIG") from error
     try:

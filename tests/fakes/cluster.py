@@ -92,6 +92,7 @@ class FakeCluster:
         *,
         namespace: str = "",
         label_selector: str = "",
+        field_selector: str = "",
         limit: int = 500,
         continue_token: str = "",
     ) -> Page:
@@ -99,7 +100,10 @@ class FakeCluster:
         found = [
             copy.deepcopy(body)
             for place, body in sorted(self.objects.items(), key=lambda item: item[0][1:])
-            if place[0] == resource and namespace in ("", place[1]) and _matches(body, label_selector)
+            if place[0] == resource
+            and namespace in ("", place[1])
+            and _matches(body, label_selector)
+            and _is_on(body, field_selector)
         ]
         start = int(continue_token or 0)
         end = start + min(limit, self.page_size)
@@ -168,8 +172,9 @@ class FakeCluster:
         subresource: str = "",
     ) -> Object:
         await self._enter("patch", resource, name)
-        assert isinstance(body, Mapping), "only merge patches are known here"
         stored = self._find(resource, namespace, name)
+        if not isinstance(body, Mapping):
+            body = {"metadata": {"finalizers": _without_finalizer(stored, body)}}
         self._check_version(stored, body.get("metadata", {}).get("resourceVersion"))
         merged = _merge(copy.deepcopy(stored), body)
         if merged.get("spec") != stored.get("spec"):
@@ -270,6 +275,22 @@ def _matches(body: Object, selector: str) -> bool:
         if name not in labels or (is_equal and labels[name] != value):
             return False
     return True
+
+
+def _is_on(body: Object, selector: str) -> bool:
+    """The one field selector that is used: the node of a pod."""
+    return not selector or f"spec.nodeName={body['spec'].get('nodeName', '')}" == selector
+
+
+def _without_finalizer(stored: Object, operations: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The one JSON patch that is used: test and remove one finalizer."""
+    test, remove = operations
+    assert (test["op"], remove["op"], test["path"]) == ("test", "remove", remove["path"])
+    finalizers = list(stored["metadata"].get("finalizers") or [])
+    index = int(str(test["path"]).removeprefix("/metadata/finalizers/"))
+    if finalizers[index : index + 1] != [test["value"]]:
+        raise ClusterError(ErrorCode.INVALID_REQUEST, "test failed", operation="patch", status=422)
+    return finalizers[:index] + finalizers[index + 1 :]
 
 
 def _merge(target: Object, patch: Mapping[str, Any]) -> Object:

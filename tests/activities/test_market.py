@@ -1,0 +1,106 @@
+import threading
+from datetime import timedelta
+
+import pytest
+from temporalio.exceptions import ApplicationError
+
+from activities.market import MAX_OFFERS, MarketActivities
+from activities.signatures import OffersAnswer, OffersRequest
+from domain.contracts.catalogue import instance_type
+from domain.contracts.errors import ErrorCode
+from domain.contracts.instances import OfferQuery
+from domain.contracts.offers import ProviderName, Stock
+from tests.activities.builders import a_fault, an_attempt, an_offer
+from tests.fakes.provider import REGION, FakeClouds, FakeProvider
+
+
+@pytest.fixture
+def cloud() -> FakeProvider:
+    cloud = FakeProvider()
+    cloud.market = [an_offer("8.00"), an_offer("4.00", zone="ap-guangzhou-6")]
+    return cloud
+
+
+@pytest.fixture
+def hands(cloud: FakeProvider) -> MarketActivities:
+    return MarketActivities(FakeClouds(cloud))
+
+
+def ask(
+    hands: MarketActivities, *names: str, max_age: timedelta = timedelta(minutes=5), refresh: bool = False
+) -> OffersAnswer:
+    query = OfferQuery(instance_types=names or ("GT4.4XLARGE96",), max_age=max_age)
+    return an_attempt().run(hands.list_offers, OffersRequest(region=REGION, query=query, refresh=refresh))
+
+
+def test_offers_are_sorted_by_key_and_read_once(hands: MarketActivities, cloud: FakeProvider) -> None:
+    first, second = ask(hands), ask(hands)
+    assert first == second
+    assert [o.zone for o in first.offers] == ["ap-guangzhou-3", "ap-guangzhou-6"]
+    assert cloud.count("offers") == 1
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        pytest.param({"refresh": True}, id="asked to refresh"),
+        pytest.param({"max_age": timedelta(0)}, id="older than the query allows"),
+    ],
+)
+def test_offers_are_read_again(
+    hands: MarketActivities, cloud: FakeProvider, again: dict[str, object]
+) -> None:
+    ask(hands)
+    ask(hands, **again)  # type: ignore[arg-type]  # one of the two options
+    assert cloud.count("offers") == 2
+
+
+def test_offers_of_another_question_are_another_answer(hands: MarketActivities, cloud: FakeProvider) -> None:
+    assert len(ask(hands).offers) == 2
+    assert ask(hands, "GT4.41XLARGE948").offers == ()
+    assert cloud.count("offers") == 2
+
+
+def test_offers_asked_by_many_pools_at_once_are_read_once(
+    hands: MarketActivities, cloud: FakeProvider
+) -> None:
+    threads = [threading.Thread(target=ask, args=(hands,)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert cloud.count("offers") == 1
+
+
+def test_offers_that_failed_are_asked_again(hands: MarketActivities, cloud: FakeProvider) -> None:
+    cloud.faults["offers"] = [a_fault(ErrorCode.UNAVAILABLE)]
+    with pytest.raises(ApplicationError):
+        ask(hands)
+    assert len(ask(hands).offers) == 2
+
+
+def test_offers_leave_out_the_worst_when_there_are_too_many(
+    hands: MarketActivities, cloud: FakeProvider
+) -> None:
+    sold_out = an_offer("1.00", zone="z-sold-out", stock=Stock.NONE)
+    unpriced = an_offer(None, zone="z-unpriced")
+    cloud.market = [an_offer(f"{n}.00", zone=f"z{n:03d}") for n in range(1, MAX_OFFERS + 1)] + [
+        sold_out,
+        unpriced,
+    ]
+    offers = ask(hands).offers
+    assert len(offers) == MAX_OFFERS
+    assert not {"z-sold-out", "z-unpriced"} & {offer.zone for offer in offers}
+
+
+def test_offers_use_rows_of_the_node_class_before_the_catalogue(cloud: FakeProvider) -> None:
+    row = instance_type(ProviderName.TENCENT, "GT4.4XLARGE96")
+    assert row is not None
+    asked: list[object] = []
+    cloud.offers = lambda query, types: asked.extend(types) or []  # type: ignore[method-assign]  # records
+    own = row.model_copy(update={"name": "NEW.1", "gpu_count": 2})
+    wrong = row.model_copy(update={"gpu_memory_gb": 80})
+    query = OfferQuery(instance_types=("GT4.4XLARGE96", "NEW.1", "NOBODY.KNOWS"), overrides=(own, wrong))
+    hands = MarketActivities(FakeClouds(cloud))
+    an_attempt().run(hands.list_offers, OffersRequest(region=REGION, query=query))
+    assert asked == [wrong, own]

@@ -1,0 +1,138 @@
+"""An in-memory ``Provider``: machines in a dict, the next answers programmable, every call recorded."""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+
+from activities.providers.base import Provider
+from domain.contracts.errors import ClusterError, ErrorCode
+from domain.contracts.instances import (
+    Created,
+    Instance,
+    InstanceState,
+    LaunchRequest,
+    LaunchResult,
+    OfferQuery,
+)
+from domain.contracts.names import TAG_INSTALLATION, TAG_LAUNCH, TAG_POOL, TAG_RETAINED
+from domain.contracts.offers import CapacityType, InstanceType, Offer, ProviderName, RegionKey
+from domain.contracts.provider_ids import provider_id
+
+REGION = RegionKey(provider=ProviderName.TENCENT, account="tencent-credentials", region="ap-guangzhou")
+ZONE = "ap-guangzhou-3"
+
+
+class FakeProvider:
+    """One region. ``faults`` are raised, in order, by the next calls of the named method."""
+
+    def __init__(self, key: RegionKey = REGION) -> None:
+        self.key = key
+        self.machines: dict[str, Instance] = {}
+        self.by_token: dict[str, str] = {}
+        self.answers: list[LaunchResult] = []
+        self.faults: dict[str, list[Exception]] = {}
+        self.faults_after_buying: list[Exception] = []
+        """Raised by the next launches after the machine was made: the answer that never came."""
+        self.calls: list[str] = []
+        self.user_data: list[str] = []
+        self.before_launch: Callable[[], None] = lambda: None
+        self.market: list[Offer] = []
+        self.closed = False
+        self._lock = threading.Lock()
+
+    def add(
+        self, token: str = "", *, pool: str = "uid-1", installation: str = "inst-1", **changes: object
+    ) -> Instance:
+        """Put a machine there, as if it had been bought."""
+        with self._lock:
+            number = len(self.machines) + 1
+            tags = {TAG_POOL: pool, TAG_LAUNCH: token, TAG_INSTALLATION: installation}
+            machine = Instance(
+                provider=self.key.provider,
+                region=self.key.region,
+                zone=ZONE,
+                id=f"ins-{number:04d}",
+                provider_id=provider_id(self.key.provider, self.key.region, ZONE, f"ins-{number:04d}"),
+                instance_type="GT4.4XLARGE96",
+                capacity_type=CapacityType.SPOT,
+                state=InstanceState.RUNNING,
+                created_at=datetime.now(UTC),
+                tags={key: value for key, value in tags.items() if value},
+            ).model_copy(update=changes)
+            self.machines[machine.id] = machine
+            return machine
+
+    def launch(self, request: LaunchRequest, user_data: str) -> LaunchResult:
+        self._enter("launch")
+        self.before_launch()
+        self.user_data.append(user_data)
+        if self.answers:
+            return self.answers.pop(0)
+        if request.token not in self.by_token:
+            machine = self.add(request.token, tags=dict(request.tags))
+            self.by_token[request.token] = machine.id
+        if self.faults_after_buying:
+            raise self.faults_after_buying.pop(0)
+        return Created(instance_id=self.by_token[request.token], zone=ZONE)
+
+    def terminate(self, instance_ids: Sequence[str]) -> None:
+        self._enter("terminate")
+        for instance_id in instance_ids:
+            self.machines.pop(instance_id, None)
+
+    def describe(self, instance_ids: Sequence[str]) -> list[Instance]:
+        self._enter("describe")
+        return [self.machines[name] for name in instance_ids if name in self.machines]
+
+    def list_tagged(self, tags: Mapping[str, str]) -> list[Instance]:
+        self._enter("list_tagged")
+        return [m for m in list(self.machines.values()) if tags.items() <= m.tags.items()]
+
+    def offers(self, query: OfferQuery, types: Sequence[InstanceType]) -> list[Offer]:
+        self._enter("offers")
+        names = {row.name for row in types}
+        return [offer for offer in self.market if offer.instance_type.name in names]
+
+    def retain(self, instance_ids: Sequence[str], installation: str) -> None:
+        self._enter("retain")
+        for name in instance_ids:
+            machine = self.machines[name]
+            tags = {**machine.tags, TAG_RETAINED: installation}
+            tags.pop(TAG_INSTALLATION, None)
+            self.machines[name] = machine.model_copy(update={"tags": tags})
+
+    def close(self) -> None:
+        self.closed = True
+
+    def count(self, method: str) -> int:
+        return self.calls.count(method)
+
+    def _enter(self, method: str) -> None:
+        self.calls.append(method)
+        if self.faults.get(method):
+            raise self.faults[method].pop(0)
+
+
+class FakeClouds:
+    """A ``ProviderSource`` of fakes; regions that it was not given are not served."""
+
+    def __init__(self, *providers: FakeProvider) -> None:
+        self._providers = {str(provider.key): provider for provider in providers}
+
+    def provider(self, key: RegionKey) -> Provider:
+        return self._providers[str(key)]
+
+
+class FakeSecrets:
+    """A ``SecretReader`` on a dict."""
+
+    def __init__(self, **secrets: Mapping[str, str]) -> None:
+        self.secrets: dict[str, Mapping[str, str]] = dict(secrets)
+        self.fault: Exception | None = None
+
+    def read(self, name: str) -> Mapping[str, str]:
+        if self.fault:
+            raise self.fault
+        if name not in self.secrets:
+            raise ClusterError(ErrorCode.NOT_FOUND, "not found", operation=f"get secrets/{name}", status=404)
+        return self.secrets[name]
