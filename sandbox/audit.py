@@ -3,36 +3,39 @@
 from __future__ import annotations
 
 from collections import Counter
+from decimal import Decimal
 
 from sandbox.clouds.admin import MachineView
 from sandbox.clouds.requests import RequestRecord
 from sandbox.expectation import ExpectationError
+from sandbox.market import CURRENCY
 from sandbox.stack import Stack
 
 _CREATE = "RunInstances"
 
 
 def audit(stack: Stack, pool_uid: str) -> list[str]:
-    """Compare every cloud's ledger with its own request log; nothing may be left.
+    """Compare what each cloud's ledger has of a pool with the cloud's request log; nothing may be left.
 
     Returns:
         One line for each cloud, for people.
 
     Raises:
-        ExpectationError: A machine is left, was bought twice, belongs to nobody, or has no purchase.
+        ExpectationError: A machine is left, was bought twice, or has no purchase.
     """
     lines: list[str] = []
     for config in stack.world.clouds:
         control = stack.cloud(config.provider)
-        machines, created = control.machines(), control.requests(_CREATE)
-        problems = [*_strangers(machines, pool_uid), *_doubles(machines), *_unaccounted(machines, created)]
+        machines = control.machines(tags={"spotgpu-pool": pool_uid})
+        created = [r for r in control.requests(_CREATE) if r.client_token.startswith(pool_uid)]
+        problems = [*_doubles(machines), *_unaccounted(machines, created)]
         problems += [f"{machine.id} is left" for machine in machines if machine.ended_at is None]
         if problems:
             raise ExpectationError(f"{config.provider}'s ledger: {'; '.join(problems)}")
-        ledger = control.ledger()
+        cost = sum((machine.cost for machine in machines), Decimal(0))
         lines.append(
             f"{config.provider}'s ledger: {len(machines)} machines by {_carried_out(created)} purchases "
-            f"({len(created)} create requests), all ended, 0 left, {ledger.cost:.4f} {ledger.currency}"
+            f"({len(created)} create requests), all ended, 0 left, {cost:.4f} {CURRENCY}"
         )
     return lines
 
@@ -41,10 +44,6 @@ def doubled_tokens(machines: list[MachineView]) -> list[str]:
     """Launch tokens that made more than one machine."""
     counts = Counter(machine.client_token for machine in machines)
     return sorted(token for token, count in counts.items() if token and count > 1)
-
-
-def _strangers(machines: list[MachineView], pool_uid: str) -> list[str]:
-    return [f"{m.id} belongs to no pool" for m in machines if m.tags.get("spotgpu-pool") != pool_uid]
 
 
 def _doubles(machines: list[MachineView]) -> list[str]:

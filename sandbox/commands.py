@@ -20,6 +20,7 @@ from sandbox.control_plane.go_toolchain import GoToolchainError
 from sandbox.control_plane.launcher import ControlPlaneError
 from sandbox.control_plane.processes import ProcessError
 from sandbox.expectation import ExpectationError
+from sandbox.observer import NotThereError
 from sandbox.run_folder import StackFolder, default_folder
 from sandbox.shortened import shortened_lines
 from sandbox.stack import Stack, StackError, StackOptions
@@ -37,6 +38,7 @@ _EXPECTED = (
     CompilationError,
     GoToolchainError,
     ExpectationError,
+    NotThereError,
 )
 """Failures whose text alone says what to do; anything else is a bug and shows its trace."""
 

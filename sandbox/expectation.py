@@ -10,7 +10,7 @@ from sandbox.observer import NotThereError
 
 _T = TypeVar("_T")
 
-_POLL_SECONDS = 0.2
+_POLL_SECONDS = 0.3
 
 
 class ExpectationError(Exception):

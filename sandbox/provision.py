@@ -19,7 +19,8 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 OPERATOR_NAMESPACE = "spotgpu-system"
 JOIN_SECRET = "cluster-join"  # noqa: S105 - a Secret's name, not a secret
 CRDS = REPOSITORY / "deploy" / "crds"
-MANIFESTS = REPOSITORY / "deploy"
+MANIFESTS = REPOSITORY / "deploy" / "manifests"
+RBAC = REPOSITORY / "deploy" / "rbac"
 EXAMPLES = REPOSITORY / "docs" / "examples"
 
 
@@ -29,25 +30,22 @@ def provision(cluster: Cluster, clouds: tuple[CloudConfig, ...], join: JoinLine)
     Raises:
         ControlPlaneError: The API server refused something; its words are in the message.
     """
-    cluster.kubectl("apply", "--server-side", "--force-conflicts", f"--filename={CRDS}")
+    # Server-side, since a client-side apply would copy a Secret's content into an annotation.
+    apply = ("apply", "--server-side", "--force-conflicts")
+    cluster.kubectl(*apply, f"--filename={CRDS}", f"--filename={MANIFESTS}", f"--filename={RBAC}")
     cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", f"--filename={CRDS}")
-    _apply(cluster, _namespace())
-    for path in operator_manifests():
-        cluster.kubectl("apply", f"--filename={path}")
-    _apply(cluster, _secret(JOIN_SECRET, _join_fields(join)))
-    for cloud in clouds:
-        _apply(cluster, _secret(account_of(cloud), _keys(cloud)))
-        cluster.kubectl("apply", f"--namespace={OPERATOR_NAMESPACE}", f"--filename={cloud.node_class}")
+    items = [
+        _secret(JOIN_SECRET, _join_fields(join)),
+        *(_secret(account_of(cloud), _keys(cloud)) for cloud in clouds),
+        *(_in_operators_namespace(_read(cloud.node_class)) for cloud in clouds),
+    ]
+    everything = {"apiVersion": "v1", "kind": "List", "items": items}
+    cluster.kubectl(*apply, "--filename=-", stdin=json.dumps(everything))
 
 
 def account_of(cloud: CloudConfig) -> str:
     """Name of the credentials Secret that the cloud's node class names."""
     return str(_read(cloud.node_class)["spec"]["credentialsSecretRef"]["name"])
-
-
-def operator_manifests() -> list[Path]:
-    """Return the YAML files of ``deploy/`` that give the operator its identity and rights, sorted."""
-    return sorted((MANIFESTS / "rbac").glob("*.yaml"))
 
 
 def service_accounts() -> Mapping[str, str]:
@@ -58,7 +56,7 @@ def service_accounts() -> Mapping[str, str]:
     """
     names = [
         str(document["metadata"]["name"])
-        for path in operator_manifests()
+        for path in sorted(RBAC.glob("*.yaml"))
         for document in _documents(path)
         if document.get("kind") == "ServiceAccount"
     ]
@@ -66,17 +64,13 @@ def service_accounts() -> Mapping[str, str]:
     for process in ("worker", "bridge"):
         matching = [name for name in names if name.endswith(process)]
         if len(matching) != 1:
-            raise ValueError(f"{MANIFESTS / 'rbac'} names no service account of the {process}: {names}")
+            raise ValueError(f"{RBAC} names no service account of the {process}: {names}")
         found[process] = matching[0]
     return found
 
 
-def _apply(cluster: Cluster, manifest: Mapping[str, Any]) -> None:
-    cluster.kubectl("apply", "--filename=-", stdin=json.dumps(manifest))
-
-
-def _namespace() -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OPERATOR_NAMESPACE}}
+def _in_operators_namespace(manifest: dict[str, Any]) -> dict[str, Any]:
+    return {**manifest, "metadata": {**manifest["metadata"], "namespace": OPERATOR_NAMESPACE}}
 
 
 def _secret(name: str, fields: Mapping[str, str]) -> dict[str, Any]:
