@@ -97,19 +97,18 @@ chaos: control-plane ## Kill every part in every phase, alone and in pairs: make
 	$(unset_proxies) $(BIN)/spotgpu sandbox chaos --seed $(SEED)
 
 bench: control-plane ## Measure history, speed, memory and calls
-	$(unset_proxies) $(BIN)/spotgpu sandbox bench
+	$(unset_proxies) $(PY) -m tests.bench
 
 ##@ Generated files
 .PHONY: crds histories verify
 crds: $(STAMP) ## Generate deploy/crds from the models
-	$(PY) -m workers crd generate
+	$(BIN)/spotgpu crd write
 
 histories: $(STAMP) ## Record workflow histories for the replay tests
 	$(unset_proxies) $(PY) -m tests.replay.record
 
-verify: crds ## Generate again; fail on a difference
-	@git diff --exit-code -- deploy/crds || { echo "deploy/crds is not what the models say: run 'make crds' and commit it" >&2; exit 1; }
-	@test -z "$$(git status --porcelain -- deploy/crds)" || { git status --short -- deploy/crds; echo "deploy/crds holds files that are not committed" >&2; exit 1; }
+verify: $(STAMP) ## Fail when deploy/crds is not what the models say
+	$(BIN)/spotgpu crd check
 
 ##@ The product on this machine
 .PHONY: demo sandbox
