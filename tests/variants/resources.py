@@ -156,7 +156,7 @@ def variants(seed: int, count: int) -> list[Variant]:
 
     The same seed gives the same variants. About 2,000 differ; beyond that the random parts are drawn anew.
     """
-    rng = random.Random(seed)  # noqa: S311  # repeatable, not secret
+    rng = random.Random(seed)  # repeatable, not secret
     drafts: list[_Draft] = []
     while len(drafts) < count:
         one_round = [draft for kind, spec in BASES for draft in _drafts(kind, spec, rng)]
