@@ -129,21 +129,25 @@ class Bridge:
         self._pool_tasks = KeyedTasks(
             "pool", self._reconciler.serve, settings.pool_pace, settings.hooks.on_served
         )
-        self._node_relay = NodeRelay(
+        self._node_relay, self._demand_relay = self._relays(settings.hooks)
+
+    def _relays(self, hooks: BridgeHooks) -> tuple[NodeRelay, DemandRelay]:
+        nodes = NodeRelay(
             self._nodes,
             self._uids.get,
             self._workflows,
-            gather_seconds=settings.node_gather_seconds,
-            on_skipped=settings.hooks.on_skipped_nodes,
-            on_served=settings.hooks.on_served,
+            gather_seconds=self._settings.node_gather_seconds,
+            on_skipped=hooks.on_skipped_nodes,
+            on_served=hooks.on_served,
         )
-        self._demand_relay = DemandRelay(
+        demand = DemandRelay(
             self._parts,
             self._workflows,
             self._collect,
-            gather_seconds=settings.demand_gather_seconds,
-            on_served=settings.hooks.on_served,
+            gather_seconds=self._settings.demand_gather_seconds,
+            on_served=hooks.on_served,
         )
+        return nodes, demand
 
     async def run(self) -> None:
         """Bridge until cancelled."""

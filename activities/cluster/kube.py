@@ -12,49 +12,31 @@ import base64
 import binascii
 import ipaddress
 import json
-import re
 import socket
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace, TracebackType
-from typing import Any, Final, Self, TypedDict, Unpack, cast, get_args
+from typing import Any, Final, Self, TypedDict, Unpack, cast
 from urllib.parse import quote, urlsplit
 
 import aiohttp
+import yaml
 from kubernetes.aio import client as kubernetes_client
 from kubernetes.aio import config as kubernetes_config
 from kubernetes.aio.client import rest as kubernetes_rest
 from kubernetes.aio.client.exceptions import ApiException
 from typing_extensions import override
 
-from activities.cluster.base import PODS, SECRETS, Object, Page, Resource, WatchEvent, WatchEventType
+from activities.cluster.answers import error_from, event_from
+from activities.cluster.base import PODS, SECRETS, Object, Page, Resource, WatchEvent
 from domain.contracts.errors import ClusterError, ErrorCode
 
 RequestHook = Callable[[str, str, int, float], None]
 """Called as ``(verb, resource, status, seconds)`` for each request; status 0 when there was no answer."""
-
-CODES: Final[Mapping[int, ErrorCode]] = {
-    400: ErrorCode.INVALID_REQUEST,
-    401: ErrorCode.UNAUTHENTICATED,
-    403: ErrorCode.FORBIDDEN,
-    404: ErrorCode.NOT_FOUND,
-    405: ErrorCode.INVALID_REQUEST,
-    406: ErrorCode.INVALID_REQUEST,
-    408: ErrorCode.UNAVAILABLE,
-    409: ErrorCode.CONFLICT,
-    # The version or the continue token is too old: like a lost version check, read anew and go on.
-    410: ErrorCode.CONFLICT,
-    413: ErrorCode.INVALID_REQUEST,
-    415: ErrorCode.INVALID_REQUEST,
-    422: ErrorCode.INVALID_REQUEST,
-    429: ErrorCode.THROTTLED,
-}
-"""HTTP status to the closed set; 5xx is ``UNAVAILABLE``, any other ``UNKNOWN``."""
 
 MERGE_PATCH: Final = "application/merge-patch+json"
 JSON_PATCH: Final = "application/json-patch+json"
@@ -69,7 +51,6 @@ RELOAD_SECONDS: Final = 10.0
 """Shortest time between two readings of credentials that the server refuses."""
 
 _SELF_REVIEW: Final = Resource("authentication.k8s.io", "v1", "selfsubjectreviews", namespaced=False)
-_EVENT_TYPES: Final = frozenset(cast("tuple[str, ...]", get_args(WatchEventType)))
 
 
 @dataclass(frozen=True)
@@ -155,13 +136,15 @@ class _Rest(kubernetes_rest.RESTClientObject):
 class KubeCluster:
     """``Cluster`` over HTTPS. Belongs to the event loop that it was connected in; close it at the end."""
 
-    def __init__(self, connection: Connection, on_request: RequestHook | None = None) -> None:
-        """Keep the wishes; ``connect`` makes the client."""
+    def __init__(
+        self, connection: Connection, on_request: RequestHook | None, client: kubernetes_client.ApiClient
+    ) -> None:
+        """Use a client that was made of a connection; ``connect`` makes both."""
         self._connection = connection
         self._on_request = on_request
-        self._client = kubernetes_client.ApiClient(kubernetes_client.Configuration())
+        self._client = client
         self._reload_lock = asyncio.Lock()
-        self._loaded_at = float("-inf")
+        self._loaded_at = time.monotonic()
 
     @classmethod
     async def connect(cls, connection: Connection, on_request: RequestHook | None = None) -> Self:
@@ -170,9 +153,7 @@ class KubeCluster:
         Raises:
             ClusterError: ``INVALID_REQUEST`` when the kubeconfig or the pod's credentials cannot be used.
         """
-        cluster = cls(connection, on_request)
-        await cluster._load()
-        return cluster
+        return cls(connection, on_request, await _make_client(connection, on_request))
 
     async def close(self) -> None:
         """End every connection."""
@@ -239,7 +220,7 @@ class KubeCluster:
             response = await self._send(_Request(call, "GET", limits, query))
             try:
                 while line := await response.content.readline():
-                    yield _event_from(call, line)
+                    yield event_from(call.operation, line)
             finally:
                 response.close()
 
@@ -336,52 +317,65 @@ class KubeCluster:
             response = await _send_once(self._client, request)
         if response.status >= 400:
             text = await response.text(errors="replace")
-            raise _error_from(request.call, response.status, text, response.headers)
+            raise error_from(request.call.operation, response.status, text, response.headers)
         return response
 
     async def _reload(self, refused: kubernetes_client.ApiClient) -> bool:
-        """Read the credentials again, at most once in ten seconds; False when there are no newer ones."""
+        """Read the credentials again, at most once in ten seconds; False when there are no newer ones.
+
+        Connections of the refused client are closed, also those that still work: they began with what the
+        server does not take any more.
+        """
         async with self._reload_lock:
             if self._client is not refused:
                 return True
             if time.monotonic() - self._loaded_at < RELOAD_SECONDS:
                 return False
-            await self._load()
-            return True
+            self._loaded_at = time.monotonic()
+            self._client = await _make_client(self._connection, self._on_request)
+        await refused.close()
+        return True
 
-    async def _load(self) -> None:
-        """Make a client from the credentials as they are now; connections of an older one are closed."""
-        self._loaded_at = time.monotonic()
-        configuration = kubernetes_client.Configuration()
-        configuration.client_go_retries = True
-        configuration.trace_configs = [_tracer(self._on_request)] if self._on_request else None
-        await self._read_credentials(configuration)
-        # Proxies and netrc of the environment are for the world outside, not for a server on this machine.
-        configuration.client_session_kwargs = {"trust_env": not _is_loopback(configuration.host)}
-        earlier, self._client = self._client, kubernetes_client.ApiClient(configuration)
-        self._client.rest_client = _Rest(configuration)
-        self._client.user_agent = "spotgpu"
-        await earlier.close()
 
-    async def _read_credentials(self, configuration: kubernetes_client.Configuration) -> None:
-        path = self._connection.kubeconfig
-        try:
-            if path is None:
-                kubernetes_config.load_incluster_config(client_configuration=configuration)
-                return
-            await kubernetes_config.load_kube_config(
-                config_file=str(path),
-                context=self._connection.context or None,
-                client_configuration=configuration,
-                persist_config=False,
-            )
-        except (kubernetes_config.ConfigException, OSError) as error:
-            source = f"kubeconfig {path}" if path else "the service account of this pod"
-            raise ClusterError(
-                ErrorCode.INVALID_REQUEST,
-                f"{source} cannot be used: {error}. Name a readable kubeconfig, or run inside a pod.",
-                operation="connect",
-            ) from error
+async def _make_client(connection: Connection, on_request: RequestHook | None) -> kubernetes_client.ApiClient:
+    """A client with the credentials as they are now."""
+    configuration = kubernetes_client.Configuration()
+    configuration.client_go_retries = True
+    configuration.trace_configs = [_tracer(on_request)] if on_request else None
+    await _read_credentials(connection, configuration)
+    # Proxies and netrc of the environment are for the world outside, not for a server on this machine.
+    configuration.client_session_kwargs = {"trust_env": not _is_loopback(configuration.host)}
+    client = kubernetes_client.ApiClient(configuration)
+    client.rest_client = _Rest(configuration)
+    client.user_agent = "spotgpu"
+    return client
+
+
+async def _read_credentials(connection: Connection, configuration: kubernetes_client.Configuration) -> None:
+    path = connection.kubeconfig
+    try:
+        if path is None:
+            kubernetes_config.load_incluster_config(client_configuration=configuration)
+            return
+        await kubernetes_config.load_kube_config(
+            config_file=str(path),
+            context=connection.context or None,
+            client_configuration=configuration,
+            persist_config=False,
+        )
+    except (kubernetes_config.ConfigException, OSError) as error:
+        raise _unusable(path, str(error)) from error
+    except yaml.YAMLError:
+        # Without the cause: its text may quote the file.
+        raise _unusable(path, "it is no YAML") from None
+    except (TypeError, AttributeError, KeyError, ValueError) as error:
+        raise _unusable(path, f"it is empty or a part is missing ({type(error).__name__})") from error
+
+
+def _unusable(path: Path | None, why: str) -> ClusterError:
+    source = f"kubeconfig {path}" if path else "the service account of this pod"
+    text = f"{source} cannot be used: {why}. Name a readable kubeconfig, or run inside a pod."
+    return ClusterError(ErrorCode.INVALID_REQUEST, text, operation="connect")
 
 
 async def _send_once(client: kubernetes_client.ApiClient, request: _Request) -> aiohttp.ClientResponse:
@@ -412,7 +406,9 @@ def _translated(call: _Call) -> Generator[None]:
         yield
     except ApiException as error:
         status = int(error.status or 0)
-        raise _error_from(call, status, str(error.body or error.reason or ""), error.headers or {}) from error
+        raise error_from(
+            call.operation, status, str(error.body or error.reason or ""), error.headers or {}
+        ) from error
     except TimeoutError as error:
         text = "no answer in time: is the API server up, and reachable from here?"
         raise ClusterError(ErrorCode.UNAVAILABLE, text, operation=call.operation) from error
@@ -420,53 +416,6 @@ def _translated(call: _Call) -> Generator[None]:
         # ValueError: an answer that is no JSON, or a line of a watch without an end.
         text = f"{type(error).__name__}: {error}"
         raise ClusterError(ErrorCode.UNAVAILABLE, text, operation=call.operation) from error
-
-
-def _error_from(call: _Call, status: int, text: str, headers: Mapping[str, str]) -> ClusterError:
-    """Translate an answer: the server's message with the field paths of its causes."""
-    try:
-        parsed: object = json.loads(text)
-    except ValueError:
-        parsed = None
-    body = cast("Object", parsed) if isinstance(parsed, dict) else {}
-    return ClusterError(
-        CODES.get(status, ErrorCode.UNAVAILABLE if status >= 500 or status == 0 else ErrorCode.UNKNOWN),
-        _message_of(body) or text.strip(),
-        operation=call.operation,
-        status=status,
-        retry_after=_retry_after(body, headers),
-    )
-
-
-def _message_of(status: Object) -> str:
-    """``message (field: cause; …)``: causes whose words the message does not hold already."""
-    message = str(status.get("message") or status.get("reason") or "")
-    details = cast("Object", status.get("details") or {})
-    extra: list[str] = []
-    for cause in cast("list[Object]", details.get("causes") or []):
-        path, words = str(cause.get("field") or ""), str(cause.get("message") or cause.get("reason") or "")
-        if (path and path not in message) or words not in message:
-            extra.append(f"{path}: {words}" if path else words)
-    return f"{message} ({'; '.join(extra)})" if extra else message
-
-
-def _retry_after(status: Object, headers: Mapping[str, str]) -> timedelta | None:
-    details = cast("Object", status.get("details") or {})
-    stated = str(headers.get("Retry-After") or details.get("retryAfterSeconds") or "").strip()
-    return timedelta(seconds=int(stated)) if re.fullmatch(r"[0-9]{1,6}", stated) else None
-
-
-def _event_from(call: _Call, line: bytes) -> WatchEvent:
-    """One line of a watch.
-
-    Raises:
-        ClusterError: The server's ERROR event, with its code as status (410 for a version too old).
-    """
-    event = cast("Object", json.loads(line))
-    kind, body = str(event.get("type")), cast("Object", event.get("object") or {})
-    if kind in _EVENT_TYPES:
-        return WatchEvent(type=cast("WatchEventType", kind), object=body)
-    raise _error_from(call, int(body.get("code") or 0), json.dumps(body), {})
 
 
 def _text_of(call: _Call, key: str, value: str) -> str:

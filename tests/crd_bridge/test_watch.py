@@ -141,7 +141,7 @@ async def test_reflector_ends_when_cancelled_while_its_subscriber_is_full() -> N
 
 async def test_reflector_does_not_hammer_a_server_that_ends_every_watch_at_once() -> None:
     class Ending(FakeCluster):
-        async def watch(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+        async def watch(self, *args: Any, **kwargs: Any) -> Any:
             self.calls.append("watch")
             return
             yield
