@@ -8,8 +8,11 @@ server has acted, a watch that breaks. For connections without regard to their c
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import os
 import re
+import signal
 import ssl
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping
@@ -64,6 +67,8 @@ class Rule:
     status: int = 500
     headers: Mapping[str, str] | None = None
     body: str = ""
+    kill_pid: int | None = None
+    """Send SIGKILL to this process when the request has arrived, before it is passed on."""
     before: tuple[str, ...] = ()
     """Triggers fired when the request has arrived, before it is passed on."""
     answered: tuple[str, ...] = ()
@@ -237,6 +242,8 @@ class HttpFaults:
             return await self._pass(request, body, None, None)
         hit = Hit(datetime.now(UTC), rule.id, rule.act, request.method, request.raw_path)
         self.hits.append(hit)
+        if rule.kill_pid is not None:
+            _kill(rule.kill_pid)
         await self._fire(rule.before, hit)
         if rule.act is not Act.DROP_STREAM and rule.seconds > 0:
             await asyncio.sleep(rule.seconds)
@@ -304,6 +311,11 @@ class HttpFaults:
     async def _fire(self, names: tuple[str, ...], hit: Hit) -> None:
         for name in names:
             await self.triggers[name](hit)
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):  # what was to be dead is dead
+        os.kill(pid, signal.SIGKILL)
 
 
 def _fits(rule: Rule, request: web.Request, body: bytes) -> bool:

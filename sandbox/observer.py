@@ -87,10 +87,16 @@ class Observer:
         found = self._get(self._workflow_url(workflow_id), {})
         return "" if found is None else str(found["workflowExecutionInfo"]["status"])
 
-    def history(self, workflow_id: str) -> list[Json]:
-        """Events of the newest run, oldest first."""
-        found = self._get(f"{self._workflow_url(workflow_id)}/history?maximumPageSize=1000", {})
-        return [] if found is None else list(found["history"].get("events", []))
+    def pending_activities(self, workflow_id: str) -> list[str]:
+        """Types of the activities that the newest run waits for."""
+        found = self._get(self._workflow_url(workflow_id), {}) or {}
+        return [str(activity["activityType"]["name"]) for activity in found.get("pendingActivities") or ()]
+
+    def newest_events(self, workflow_id: str) -> list[Json]:
+        """Up to 200 events of the newest run, newest first."""
+        found = self._get(f"{self._workflow_url(workflow_id)}/history-reverse?maximumPageSize=200", {}) or {}
+        history: Json = found.get("history") or {}
+        return list(history.get("events") or ())
 
     def pool(self, namespace: str, name: str) -> PoolSeen:
         """Ask the pool's workflow for its state.

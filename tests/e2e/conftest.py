@@ -1,0 +1,43 @@
+"""One whole sandbox for all tests of this room, every way of the operator through a proxy."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sandbox.operator_processes import PROCESSES
+from sandbox.run_folder import StackFolder
+from sandbox.stack import Stack, StackOptions
+
+
+@pytest.fixture(scope="session")
+def whole_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    folder = StackFolder(tmp_path_factory.mktemp("stack"))
+    stack = Stack(folder, StackOptions(os.environ, seed=5, through_proxies=True), print)
+    stack.up()
+    yield stack
+    stack.down()
+
+
+@pytest.fixture
+def stack(whole_stack: Stack) -> Iterator[Stack]:
+    """The sandbox with both of the operator's processes alive, whatever the test before did."""
+    _revive(whole_stack)
+    yield whole_stack
+    for cloud in whole_stack.world.clouds:
+        whole_stack.cloud(cloud.provider).clear_hooks()
+        whole_stack.cloud(cloud.provider).clear_faults()
+        whole_stack.switches.clear_rules(cloud.provider)
+
+
+def _revive(stack: Stack) -> None:
+    for name in PROCESSES:
+        if not stack.operator.is_alive(name):
+            stack.operator.start(name)
+        stack.operator.wait_ready(name)
+
+
+REPOSITORY = Path(__file__).resolve().parents[2]
