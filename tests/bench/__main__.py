@@ -37,8 +37,9 @@ def main(arguments: Sequence[str]) -> int:
         if name in options.only:
             tell(plan.title)
             report.bulk.append(bulk.measure(plan, folder / name))
-    for path in write(report, folder):
-        tell(f"written: {path}")
+        # After each, so that a failure of the next loses nothing.
+        write(report, folder)
+    tell(f"written: {folder}/bench.md and bench.json")
     sys.stdout.write(report.markdown())
     return int(any(result.surplus_at_end or result.most_at_once > result.wanted for result in report.bulk))
 

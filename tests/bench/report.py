@@ -40,13 +40,11 @@ class Report:
         return "\n\n".join(parts) + "\n"
 
 
-def write(report: Report, folder: Path) -> list[Path]:
-    """Write both forms; returns their paths."""
+def write(report: Report, folder: Path) -> None:
+    """Write ``bench.md`` and ``bench.json``."""
     folder.mkdir(parents=True, exist_ok=True)
-    markdown, figures = folder / "bench.md", folder / "bench.json"
-    markdown.write_text(report.markdown())
-    figures.write_text(json.dumps(asdict(report), indent=1, default=str) + "\n")
-    return [markdown, figures]
+    (folder / "bench.md").write_text(report.markdown())
+    (folder / "bench.json").write_text(json.dumps(asdict(report), indent=1, default=str) + "\n")
 
 
 def _quiet(result: QuietResult) -> list[str]:

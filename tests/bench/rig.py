@@ -17,7 +17,7 @@ from domain.contracts.offers import ProviderName
 from sandbox.clouds.admin import SettingsRequest
 from sandbox.clouds.tencent import TencentCloud
 from sandbox.clusters import OwnCluster
-from sandbox.control_plane.components import API_SERVER
+from sandbox.control_plane.components import API_SERVER, CONTROLLER_MANAGER
 from sandbox.operator_processes import PROCESSES
 from sandbox.provision import EXAMPLES, OPERATOR_NAMESPACE
 from sandbox.run_folder import StackFolder
@@ -108,7 +108,11 @@ def running(folder: Path, settings: Mapping[str, str]) -> Generator[Rig]:
     options = StackOptions(
         os.environ,
         settings={**USUAL, "SPOTGPU_REGIONS": SERVED, **settings},
-        control_plane_arguments={API_SERVER: (f"--audit-policy-file={policy}", f"--audit-log-path={log}")},
+        control_plane_arguments={
+            API_SERVER: (f"--audit-policy-file={policy}", f"--audit-log-path={log}"),
+            # The Nodes of 200 machines share two cores with what is measured: late is not dead here.
+            CONTROLLER_MANAGER: ("--node-monitor-grace-period=120s",),
+        },
     )
     stack = Stack(StackFolder(folder / "stack"), options, tell)
     stack.up()
