@@ -16,7 +16,7 @@ from sandbox.stack import Stack, StackOptions
 @pytest.fixture(scope="session")
 def whole_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     folder = StackFolder(tmp_path_factory.mktemp("stack"))
-    stack = Stack(folder, StackOptions(os.environ, seed=5, through_proxies=True), print)
+    stack = Stack(folder, StackOptions(os.environ, seed=1, through_proxies=True), print)
     stack.up()
     yield stack
     stack.down()
