@@ -1,0 +1,92 @@
+"""Every activity is registered on the queue that the workflows' options name."""
+
+import asyncio
+import inspect
+from datetime import timedelta
+
+import pytest
+from temporalio import activity
+from temporalio.client import Client
+from temporalio.worker import Worker
+
+from activities import signatures
+from domain.contracts.installation import Installation
+from domain.contracts.settings import SyncSettings
+from tests.fakes.cluster import FakeCluster
+from tests.fakes.provider import REGION
+from workers.secrets import OperatorSecrets
+from workers.settings import Settings
+from workers.wiring import build_hands, build_workers, cloud_rate
+from workflows import options
+
+pytestmark = pytest.mark.temporal
+
+
+def expected_queues() -> dict[str, str]:
+    """Activity name to the queue that its options name."""
+    drain = options.drain_node(REGION, timedelta())
+    watch = options.watch_region(SyncSettings())
+    special = {"k8s.drain_node": drain["task_queue"], "cloud.watch_region": watch["task_queue"]}  # type: ignore[reportTypedDictNotRequiredAccess]
+    found: dict[str, str] = {}
+    for name, stub in inspect.getmembers(signatures, inspect.isfunction):
+        definition = activity._Definition.from_callable(stub)
+        if definition is None or definition.name is None:
+            continue
+        chosen = getattr(options, name, None) or getattr(options, name.upper(), None)
+        if definition.name in special:
+            found[definition.name] = special[definition.name]
+        elif callable(chosen):
+            found[definition.name] = chosen(REGION)["task_queue"]
+        else:
+            assert chosen is not None, f"{name} has no options"
+            found[definition.name] = chosen["task_queue"]
+    return found
+
+
+@pytest.fixture
+async def workers(client: Client) -> list[Worker]:
+    settings = Settings(regions=(REGION,))
+    cluster = FakeCluster()
+
+    class Store:
+        async def read_secret(self, name: str, namespace: str) -> dict[str, str]:
+            return {}
+
+    secrets = OperatorSecrets(Store(), "ops", asyncio.get_running_loop(), max_age_seconds=1)
+    hands = build_hands(
+        settings, client=client, cluster=cluster, secrets=secrets, installation=Installation(id="i")
+    )
+    return build_workers(settings, client, hands)
+
+
+async def test_every_activity_is_served_on_the_queue_of_its_options(workers: list[Worker]) -> None:
+    served: dict[str, str] = {}
+    for worker in workers:
+        registered = worker._activity_worker._activities if worker._activity_worker else {}
+        served |= dict.fromkeys(registered, worker.task_queue)
+    assert served == expected_queues()
+
+
+async def test_workflows_have_a_queue_without_activities(workers: list[Worker]) -> None:
+    pools = [worker for worker in workers if worker.task_queue == options.POOLS_QUEUE]
+    assert len(pools) == 1
+    assert pools[0]._activity_worker is None
+    assert {worker.task_queue for worker in workers} == {
+        options.POOLS_QUEUE,
+        options.CLUSTER_QUEUE,
+        options.SYNC_QUEUE,
+        options.cloud_queue(REGION),
+        options.end_queue(REGION),
+    }
+
+
+@pytest.mark.parametrize(
+    ("calls", "interval", "rate"),
+    [
+        pytest.param(5, 30, 5 - 1 / 30, id="the sync's share is taken off"),
+        pytest.param(0.1, 1, 0.05, id="never below half the budget"),
+    ],
+)
+def test_cloud_rate_leaves_room_for_the_sync(calls: float, interval: float, rate: float) -> None:
+    settings = Settings(cloud_calls_per_second=calls, polling_interval_seconds=interval)
+    assert cloud_rate(settings) == pytest.approx(rate)
