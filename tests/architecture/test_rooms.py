@@ -13,6 +13,7 @@ MAX_LINES = 500
 MAX_ADAPTER_LINES = 600
 MAX_FUNCTION_LINES = 40
 BESIDE_THE_ROOMS = {"tests", "deploy", "docs", ".ci"}
+CLOUDS = ("tencent", "aliyun", "huawei", "aws")
 FORBIDDEN_WORDS = {"manager", "helper", "helpers", "util", "utils", "common", "misc"}
 
 
@@ -104,6 +105,15 @@ def test_sdk_is_named_in_its_adapter_only(sdk: str, home: str) -> None:
     imports = re.compile(rf"""(^\s*(from|import)\s+|import_module\(["']){sdk}""", re.MULTILINE)
     strangers = [p for p in product_modules() if imports.search(text_of(p)) and not p.startswith(home)]
     assert strangers == []
+
+
+@pytest.mark.parametrize("room", ["activities.providers", "sandbox.clouds"])
+@pytest.mark.parametrize("cloud", CLOUDS)
+def test_cloud_uses_no_part_of_another(room: str, cloud: str) -> None:
+    others = "|".join(other for other in CLOUDS if other != cloud)
+    imports = re.compile(rf"(from {room}\.({others})|from {room} import .*\b({others}))")
+    own = [p for p in product_modules() if p.startswith(f"{room.replace('.', '/')}/{cloud}")]
+    assert [path for path in own if imports.search(text_of(path))] == []
 
 
 def test_every_test_module_mirrors_a_room() -> None:
