@@ -72,6 +72,10 @@ class Machine(Contract):
     joined_at: AwareDatetime | None = None
     ready_at: AwareDatetime | None = None
     node_name: str = ""
+    node_as_of: AwareDatetime | None = None
+    """Newest word of the cluster on its Node: an older one takes nothing away."""
+    node_lost: bool = False
+    """It had joined, then its Node went away: no fault of the image if it does not come back."""
     settled: bool = False
     """The Node carries our labels and its GPU taint is as it should be."""
     billed_from: AwareDatetime | None = None
@@ -89,6 +93,10 @@ class Machine(Contract):
     blockers: tuple[str, ...] = ()
     terminate_told_at: AwareDatetime | None = None
     """When the cloud accepted the order to end it."""
+    seen_at: AwareDatetime | None = None
+    """Newest reading in which it was there."""
+    looked_at: AwareDatetime | None = None
+    """When a reading was last taken in, by the pool's own clock."""
     absent_at: AwareDatetime | None = None
     """First reading in which it was missing."""
     rechecks: int = 0
@@ -128,6 +136,12 @@ class RegionView(Contract):
     """No reading is tried before."""
     reading: bool = False
     reading_since: AwareDatetime | None = None
+    health_as_of: AwareDatetime | None = None
+    """Newest word on ``health``; an older one changes nothing."""
+    gone_as_of: AwareDatetime | None = None
+    """Newest reading that confirmed an absence: an older one may still show the machine."""
+    gone_ids: tuple[str, ...] = ()
+    """Machines whose absence was confirmed lately."""
 
 
 class OfferHold(Contract):
@@ -148,6 +162,8 @@ class Market(Contract):
     waiting_for: tuple[str, ...] = ()
     """Regions (as text) whose offers are being read."""
     started_at: AwareDatetime | None = None
+    unread: tuple[str, ...] = ()
+    """Regions whose offers could not be read, each with the reason."""
 
 
 class ManualLevel(Contract):
@@ -157,6 +173,15 @@ class ManualLevel(Contract):
     until: AwareDatetime | None = None
     by: str
     reason: str
+
+
+class ZoneLoss(Contract):
+    """A machine that was taken back or lost, by the zone it stood in."""
+
+    provider: str
+    region: str
+    zone: str
+    at: AwareDatetime
 
 
 class Deletion(Contract):
@@ -215,6 +240,8 @@ class PoolCarry(Contract):
     ledger_closed: Decimal = Decimal(0)
     """Cost within ``ledger_month`` of machines that are gone."""
     interrupted: tuple[InterruptedInstance, ...] = ()
+    zone_losses: tuple[ZoneLoss, ...] = ()
+    """Of the last hour."""
     conditions: tuple[Condition, ...] = ()
     deletion: Deletion | None = None
     strays: tuple[NodeFact, ...] = ()
@@ -222,4 +249,6 @@ class PoolCarry(Contract):
     interruptions_total: int = 0
     launches_total: int = 0
     adopted_machines: tuple[str, ...] = ()
+    known_found: bool = False
+    """Every region was read once, so that no machine of a former chain can still turn up unexpectedly."""
     inbox: tuple[InboxItem, ...] = ()

@@ -28,14 +28,17 @@ def eligible_types(
     choices = [choice for choice in spec.providers if choice.name == provider]
     if not choices:
         return ()
-    overrides = (
-        () if node_class is None else tuple(_from_override(provider, o) for o in node_class.instance_types)
-    )
+    overrides = overridden_types(provider, node_class)
     overridden = {override.name for override in overrides}
     found = {override.name: override for override in overrides if accepts_gpu(spec.gpu_types, override)}
     for gpu_type in spec.gpu_types:
         found.update((t.name, t) for t in types_for(provider, gpu_type) if t.name not in overridden)
     return tuple(found[name] for name in sorted(found) if any(_names_type(c, name) for c in choices))
+
+
+def overridden_types(provider: ProviderName, node_class: NodeClassSpec | None) -> tuple[InstanceType, ...]:
+    """The types that a node class adds or corrects, whatever GPUs they have."""
+    return () if node_class is None else tuple(_from_override(provider, o) for o in node_class.instance_types)
 
 
 def accepts_gpu(gpu_types: Sequence[str], instance_type: InstanceType) -> bool:

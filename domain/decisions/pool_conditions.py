@@ -10,10 +10,11 @@ from domain.contracts.pool_state import LeaveReason, Machine, MachinePhase
 from domain.contracts.status import Condition, ConditionType
 from domain.decisions.holds import REASON_QUOTA
 from domain.decisions.pool_costs import hourly_cost, month_cost
-from domain.decisions.pool_deletion import regions_of_spec, waits_for
+from domain.decisions.pool_deletion import waits_for
 from domain.decisions.pool_draft import Draft
 from domain.decisions.pool_levels import desired_instances
-from domain.decisions.pool_purchases import bootstrap_unhealthy, rejected_holds
+from domain.decisions.pool_purchases import OVER_BUDGET, bootstrap_unhealthy, rejected_holds
+from domain.decisions.pool_regions import regions_of_spec
 
 _ALWAYS = (ConditionType.READY,)
 _MAX_MESSAGE = 1024
@@ -132,6 +133,8 @@ def _capacity(draft: Draft) -> Verdict:
 
 def _budget(draft: Draft) -> Verdict:
     budget, currency = draft.resolved.spec.budget, draft.resolved.spec.currency
+    if draft.state.round_failure.startswith(OVER_BUDGET):
+        return _yes("LaunchesStopped", draft.state.round_failure)
     if budget.hourly is not None and hourly_cost(draft) >= budget.hourly.amount:
         return _yes("Hourly", f"{hourly_cost(draft)} of {budget.hourly.amount} {currency} an hour")
     if budget.monthly is not None and month_cost(draft) >= budget.monthly.amount:

@@ -3,8 +3,11 @@
 from domain.contracts.announcements import EventReason
 from domain.contracts.commands import RemoveFinalizer
 from domain.contracts.offers import RegionKey
-from domain.contracts.pool_state import Deletion, LeaveReason, MachinePhase, Market
+from domain.contracts.pool_state import Deletion, DrainState, LeaveReason, MachinePhase, Market
+from domain.decisions.pool_departures import wants_drain
 from domain.decisions.pool_draft import Draft, seconds
+from domain.decisions.pool_regions import is_served, regions_of_pool
+from domain.decisions.pool_regions import regions_of_spec as regions_of_spec
 
 STAGE_DRAIN = "Drain"
 STAGE_TERMINATE = "Terminate"
@@ -45,6 +48,10 @@ def _apply_force(draft: Draft) -> None:
     deletion = draft.state.deletion
     if deletion is None:
         return
+    if STAGE_DRAIN in deletion.forced:
+        for machine in draft.live():
+            in_flight = "" if machine.in_flight == "drain" else machine.in_flight
+            draft.set_machine(machine.token, drain=DrainState.DONE, in_flight=in_flight)
     if STAGE_TERMINATE in deletion.forced:
         for machine in draft.live():
             draft.announce(
@@ -58,7 +65,7 @@ def _apply_force(draft: Draft) -> None:
     if STAGE_NODES in deletion.forced:
         for machine in draft.machines:
             if machine.phase is MachinePhase.GONE and not machine.node_deleted:
-                draft.set_machine(machine.token, node_deleted=True)
+                draft.set_machine(machine.token, node_deleted=True, in_flight="")
 
 
 def regions_to_search(draft: Draft) -> tuple[RegionKey, ...]:
@@ -67,23 +74,11 @@ def regions_to_search(draft: Draft) -> tuple[RegionKey, ...]:
     if deletion is None or not ever_bought(draft) or STAGE_TERMINATE in deletion.forced:
         return ()
     missing: dict[str, RegionKey] = {}
-    for region in regions_of_spec(draft):
+    for region in regions_of_pool(draft):
         as_of = draft.region(region).as_of
         if as_of is None or as_of < deletion.started_at:
             missing[str(region)] = region
     return tuple(missing[key] for key in sorted(missing))
-
-
-def regions_of_spec(draft: Draft) -> tuple[RegionKey, ...]:
-    """Served regions that the spec names, whatever became of their node classes."""
-    return tuple(
-        region
-        for region in draft.settings.served_regions
-        if any(
-            choice.name == region.provider and (not choice.regions or region.region in choice.regions)
-            for choice in draft.resolved.spec.providers
-        )
-    )
 
 
 def ever_bought(draft: Draft) -> bool:
@@ -118,12 +113,20 @@ def finish_deletion(draft: Draft) -> None:
 
 
 def _stage(draft: Draft) -> str:
-    machines = draft.machines
-    if any(m.in_flight == "drain" for m in machines):
+    live = draft.live()
+    if any(m.in_flight == "drain" or wants_drain(draft, m) for m in live):
         return STAGE_DRAIN
-    if draft.live() or regions_to_search(draft):
+    if live or regions_to_search(draft):
         return STAGE_TERMINATE
-    return STAGE_NODES if machines else STAGE_FINALIZER
+    return STAGE_NODES if draft.machines else STAGE_FINALIZER
+
+
+def _trouble(draft: Draft, region: RegionKey) -> str:
+    """Why machines of a region cannot be ended now, empty when nothing stands against it."""
+    if not is_served(draft, region):
+        return f"{region} is not served by this operator"
+    reason = draft.region(region).reason
+    return "" if draft.is_fresh(region) or not reason else f"{region}: {reason}"
 
 
 def waits_for(draft: Draft) -> str:
@@ -134,7 +137,10 @@ def waits_for(draft: Draft) -> str:
         return "; ".join(blocked[:3])
     if live:
         names = ", ".join(m.instance_id or m.token for m in live[:5])
-        return f"the confirmed absence of {len(live)} machines: {names}"
+        places = {str(m.offer.region_key): m.offer.region_key for m in live}
+        troubles = [text for key in sorted(places) for text in [_trouble(draft, places[key])] if text]
+        where = f" ({'; '.join(troubles)})" if troubles else ""
+        return f"the confirmed absence of {len(live)} machines: {names}{where}"
     missing = regions_to_search(draft)
     if missing:
         return "a reading of " + ", ".join(str(region) for region in missing)

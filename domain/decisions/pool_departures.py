@@ -17,42 +17,98 @@ from domain.contracts.commands import (
 from domain.contracts.offers import RegionKey
 from domain.contracts.pool_state import DrainState, LeaveReason, Machine, MachinePhase
 from domain.contracts.pools import DeletionPolicy
+from domain.contracts.status import InstanceStatus
 from domain.decisions.costs import Bill, Ledger, close_bill
 from domain.decisions.launch_requests import node_labels
 from domain.decisions.pool_draft import Draft, seconds
-from domain.decisions.pool_purchases import hold_failed_offer
+from domain.decisions.pool_purchases import bootstrap_unhealthy
+from domain.decisions.pool_refusals import hold_failed_offer
+from domain.decisions.pool_regions import is_served
 
 BATCH = 100
 """Ids per call: the smallest limit of the clouds."""
-_TELL_AGAIN = timedelta(minutes=5)
+TELL_AGAIN = timedelta(minutes=5)
 """A machine that was told to end and still runs is told again after this long."""
+_MAX_JOIN_FAILURES = 10
 _UNDISTURBED = (LeaveReason.LOST, LeaveReason.LAUNCH_FAILED)
 """Reasons without a drain: nothing runs there, or nothing can."""
 
 
 def plan_timeouts(draft: Draft) -> None:
-    """Machines that do not come up in time are failed launches, each with its own reason."""
-    limits = draft.resolved.spec.timeouts
+    """Machines that do not come up in time are failed launches, each with its own reason.
+
+    Decided on a reading taken after the deadline only: while cloud or cluster are out of sight, a machine may
+    have come up long ago.
+    """
     for machine in draft.live():
-        if machine.leave is not None:
+        deadline = come_up_deadline(draft, machine)
+        if deadline is None or draft.now < deadline:
             continue
-        if _overdue(draft, machine, MachinePhase.PENDING, machine.answered_at, limits.pending_seconds):
-            fail_launch(draft, machine, "PendingTimeout", limits.pending_seconds)
-        elif _overdue(draft, machine, MachinePhase.JOINING, machine.running_at, limits.join_seconds):
-            draft.update(join_failures=(*draft.state.join_failures, machine.offer.key)[-10:])
-            fail_launch(draft, machine, "JoinTimeout", limits.join_seconds)
-        elif _overdue(draft, machine, MachinePhase.JOINED, machine.joined_at, limits.gpu_ready_seconds):
-            fail_launch(draft, machine, "GpuNotReady", limits.gpu_ready_seconds)
+        if machine.phase is MachinePhase.PENDING:
+            _judge_pending(draft, machine, deadline)
+        elif draft.state.nodes_as_of is not None and draft.state.nodes_as_of >= deadline:
+            _judge_node(draft, machine)
 
 
-def _overdue(draft: Draft, machine: Machine, phase: MachinePhase, since: datetime | None, limit: int) -> bool:
-    return machine.phase is phase and since is not None and draft.now >= since + seconds(limit)
+def come_up_deadline(draft: Draft, machine: Machine) -> datetime | None:
+    """By when a machine must have left its phase of coming up; None when no clock runs for it."""
+    limits = draft.resolved.spec.timeouts
+    if machine.leave is not None:
+        return None
+    match machine.phase:
+        case MachinePhase.PENDING:
+            since, limit = machine.answered_at, limits.pending_seconds
+        case MachinePhase.JOINING:
+            since, limit = machine.running_at, limits.join_seconds
+        case MachinePhase.JOINED:
+            since, limit = machine.joined_at, limits.gpu_ready_seconds
+        case _:
+            return None
+    return None if since is None else since + seconds(limit)
+
+
+def waits_for_nodes(draft: Draft) -> bool:
+    """Whether a machine is overdue by what the cluster last said, so that it must be asked again."""
+    as_of = draft.state.nodes_as_of
+    return as_of is None or any(
+        as_of < deadline <= draft.now
+        for machine in draft.live()
+        if machine.phase is not MachinePhase.PENDING
+        for deadline in [come_up_deadline(draft, machine)]
+        if deadline is not None
+    )
+
+
+def _judge_pending(draft: Draft, machine: Machine, deadline: datetime) -> None:
+    limit = draft.resolved.spec.timeouts.pending_seconds
+    if machine.seen_at is not None and machine.seen_at >= deadline:
+        fail_launch(draft, machine, "PendingTimeout", limit)
+        hold_failed_offer(draft, draft.state_of(machine.token))
+    elif machine.next_check_at is None and not machine.in_flight:
+        pause = seconds(draft.settings.confirm_absence_seconds)
+        earliest = draft.now if machine.looked_at is None else machine.looked_at + pause
+        draft.set_machine(machine.token, next_check_at=max(draft.now, earliest))
+
+
+def _judge_node(draft: Draft, machine: Machine) -> None:
+    limits = draft.resolved.spec.timeouts
+    if machine.phase is MachinePhase.JOINED:
+        fail_launch(draft, machine, "GpuNotReady", limits.gpu_ready_seconds)
+    elif machine.node_lost:
+        fail_launch(draft, machine, "NodeLost", limits.join_seconds)
+    else:
+        failures = (*draft.state.join_failures, machine.offer.key)[-_MAX_JOIN_FAILURES:]
+        draft.update(join_failures=failures)
+        fail_launch(draft, machine, "JoinTimeout", limits.join_seconds)
+        if bootstrap_unhealthy(draft):
+            # Not the offers are to blame, whatever was thought before.
+            return
+    hold_failed_offer(draft, draft.state_of(machine.token))
 
 
 def fail_launch(draft: Draft, machine: Machine, reason: str, limit_seconds: int) -> None:
     """End a machine that did not come up; its slot waits for another launch."""
     draft.leave(machine, LeaveReason.LAUNCH_FAILED, reason)
-    hold_failed_offer(draft, draft.state.machines[machine.token], blame_offer=reason != "JoinTimeout")
     draft.announce(
         EventReason.LAUNCH_FAILED,
         f"{machine.instance_id} in {machine.offer.zone}: {reason} after {limit_seconds} s",
@@ -78,7 +134,7 @@ def plan_departures(draft: Draft) -> None:
             continue
         if _must_wait(draft, machine):
             continue
-        if _wants_drain(draft, machine):
+        if wants_drain(draft, machine):
             _drain(draft, machine)
         elif _may_tell(draft, machine):
             ends.setdefault(str(machine.offer.region_key), []).append(machine)
@@ -99,23 +155,28 @@ def _must_wait(draft: Draft, machine: Machine) -> bool:
         return False
     slot = draft.slot(machine.slot)
     successor = draft.occupant(slot) if slot is not None else None
-    if slot is not None and (successor is None or successor.phase is not MachinePhase.READY):
+    if slot is not None and successor is None and not _is_full_for_good(draft):
+        return True
+    if successor is not None and successor.phase is not MachinePhase.READY:
         return True
     draft.set_machine(machine.token, wait_for_replacement=False)
     return False
 
 
-def _wants_drain(draft: Draft, machine: Machine) -> bool:
-    """A machine with a Node is drained first, unless nothing can run there or a human forced it."""
+def _is_full_for_good(draft: Draft) -> bool:
+    """Whether the ceiling leaves no room for a replacement, and none is about to come."""
+    live = draft.live()
+    going = any(m.leave is not None and not m.wait_for_replacement for m in live)
+    return not going and len(live) >= draft.resolved.spec.max_instances
+
+
+def wants_drain(draft: Draft, machine: Machine) -> bool:
+    """A machine with a Node is drained first, unless nothing can run there or the policy forbids it."""
     if machine.leave in _UNDISTURBED or machine.phase is MachinePhase.TERMINATING:
         return False
     if not machine.node_name or machine.drain is DrainState.DONE:
         return False
-    deletion = draft.state.deletion
-    if deletion is not None:
-        forced = "Drain" in deletion.forced or "Terminate" in deletion.forced
-        return not forced and draft.resolved.spec.deletion_policy is not DeletionPolicy.FORCE
-    return True
+    return draft.state.deletion is None or draft.resolved.spec.deletion_policy is DeletionPolicy.DRAIN
 
 
 def drain_deadline(draft: Draft, machine: Machine) -> datetime:
@@ -129,7 +190,9 @@ def drain_deadline(draft: Draft, machine: Machine) -> datetime:
 
 
 def _drain(draft: Draft, machine: Machine) -> None:
-    if machine.drain is not DrainState.NOT_STARTED:
+    urgent = machine.notice_at is not None or draft.state.deletion is not None
+    if not urgent and not draft.is_fresh(machine.offer.region_key):
+        # It could not be ended afterwards: better full than empty.
         return
     deadline = machine.drain_deadline or drain_deadline(draft, machine)
     draft.set_machine(machine.token, drain=DrainState.RUNNING, drain_deadline=deadline, in_flight="drain")
@@ -152,29 +215,42 @@ def _drain(draft: Draft, machine: Machine) -> None:
 
 def _may_tell(draft: Draft, machine: Machine) -> bool:
     """Whether the cloud may be told now: facts are fresh, and it was not told a moment ago."""
-    if draft.state.nodes_as_of is None or not draft.is_fresh(machine.offer.region_key):
+    region = machine.offer.region_key
+    if draft.state.nodes_as_of is None or not draft.is_fresh(region) or not is_served(draft, region):
         return False
-    if machine.terminate_told_at is None:
-        return machine.absent_at is None
-    return draft.now >= machine.terminate_told_at + _TELL_AGAIN and machine.absent_at is None
+    return wants_telling(draft, machine)
+
+
+def wants_telling(draft: Draft, machine: Machine) -> bool:
+    """Whether the cloud has to be told to end a machine: not yet told, or told long ago and still there."""
+    if machine.leave is None or not machine.instance_id or machine.absent_at is not None:
+        return False
+    told = machine.terminate_told_at
+    return told is None or draft.now >= told + TELL_AGAIN
 
 
 def _end(draft: Draft, machines: list[Machine]) -> None:
-    retain = draft.state.deletion is not None and draft.resolved.spec.deletion_policy is DeletionPolicy.RETAIN
-    for start in range(0, len(machines), BATCH):
-        batch = machines[start : start + BATCH]
-        region, ids = batch[0].offer.region_key, tuple(m.instance_id for m in batch)
-        draft.order(
-            Retain(region=region, instance_ids=ids) if retain else Terminate(region=region, instance_ids=ids)
-        )
-        for machine in batch:
-            draft.set_machine(machine.token, in_flight="terminate", terminate_told_at=None)
-            draft.announce(
-                EventReason.TERMINATING,
-                f"{'Giving up' if retain else 'Ending'} {machine.instance_id}: {machine.leave}"
-                f" ({machine.leave_detail})",
-                machine.token,
-            )
+    """Order the end of machines of one region; those that a deletion leaves running are given up instead."""
+    retains = draft.resolved.spec.deletion_policy is DeletionPolicy.RETAIN
+    kept = [m for m in machines if retains and m.leave is LeaveReason.POOL_DELETED]
+    for group, order, verb in (
+        (kept, Retain, "Giving up"),
+        ([m for m in machines if m not in kept], Terminate, "Ending"),
+    ):
+        for batch in _batches(group):
+            ids = tuple(m.instance_id for m in batch)
+            draft.order(order(region=batch[0].offer.region_key, instance_ids=ids))
+            for machine in batch:
+                draft.set_machine(machine.token, in_flight="terminate", terminate_told_at=None)
+                draft.announce(
+                    EventReason.TERMINATING,
+                    f"{verb} {machine.instance_id}: {machine.leave} ({machine.leave_detail})",
+                    machine.token,
+                )
+
+
+def _batches(machines: list[Machine]) -> list[list[Machine]]:
+    return [machines[start : start + BATCH] for start in range(0, len(machines), BATCH)]
 
 
 def _look(draft: Draft) -> None:
@@ -183,14 +259,15 @@ def _look(draft: Draft) -> None:
     for machine in draft.live():
         if machine.in_flight or machine.next_check_at is None or machine.next_check_at > draft.now:
             continue
+        if not is_served(draft, machine.offer.region_key):
+            continue
         if machine.phase is MachinePhase.UNRESOLVED:
             draft.set_machine(machine.token, in_flight="find", next_check_at=None)
             draft.order(FindLaunch(token=machine.token, region=machine.offer.region_key))
         elif machine.instance_id:
             due.setdefault(str(machine.offer.region_key), []).append(machine)
     for machines in due.values():
-        for start in range(0, len(machines), BATCH):
-            batch = machines[start : start + BATCH]
+        for batch in _batches(machines):
             for machine in batch:
                 draft.set_machine(machine.token, in_flight="describe", next_check_at=None)
             draft.order(
@@ -218,10 +295,12 @@ def _clean_up(draft: Draft) -> None:
 
 
 def _was_shown(draft: Draft, machine: Machine) -> bool:
+    """Whether the end was public for the minimum stay; nobody waits for that when the pool goes too."""
+    if draft.state.deletion is not None:
+        return True
     stay = seconds(draft.settings.min_stay_seconds)
-    return draft.state.deletion is not None or (
-        machine.gone_at is not None and draft.now >= machine.gone_at + stay
-    )
+    public = machine.shown is InstanceStatus.TERMINATED and machine.shown_at is not None
+    return public and machine.shown_at is not None and draft.now >= machine.shown_at + stay
 
 
 def _close_bill(draft: Draft, machine: Machine) -> None:
@@ -263,6 +342,6 @@ def regions_to_end(draft: Draft) -> tuple[RegionKey, ...]:
     keys = {
         str(m.offer.region_key): m.offer.region_key
         for m in draft.live()
-        if m.leave is not None and m.instance_id and m.terminate_told_at is None
+        if m.leave is not None and not m.wait_for_replacement and wants_telling(draft, m)
     }
     return tuple(keys[k] for k in sorted(keys))

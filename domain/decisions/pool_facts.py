@@ -26,7 +26,7 @@ from domain.contracts.outcomes import (
     TellFailed,
     Told,
 )
-from domain.contracts.pool_state import DrainState, MachinePhase
+from domain.contracts.pool_state import DrainState, Machine, MachinePhase
 from domain.decisions.pool_draft import Draft, seconds
 from domain.decisions.pool_launches import (
     absorb_answered,
@@ -66,36 +66,57 @@ def _offers_read(draft: Draft, fact: OffersRead) -> None:
             }
         )
     )
+    _price_adopted(draft, fact)
+
+
+def _price_adopted(draft: Draft, fact: OffersRead) -> None:
+    """A machine that was taken over costs what its like costs now, until then it is unknown, not free."""
+    quotes = {offer.key: offer.price for offer in fact.offers if offer.price is not None}
+    for machine in draft.live():
+        offer = machine.offer
+        if offer.price is None and offer.region_key == fact.region and offer.key in quotes:
+            priced = offer.model_copy(update={"price": quotes[offer.key]})
+            draft.set_machine(machine.token, offer=priced)
 
 
 def _offers_failed(draft: Draft, fact: OffersFailed) -> None:
-    market = draft.state.market
-    waiting = tuple(r for r in market.waiting_for if r != str(fact.region))
-    draft.update(market=market.model_copy(update={"waiting_for": waiting}))
-    draft.set_region(fact.region, reason=fact.error)
+    market, region = draft.state.market, str(fact.region)
+    draft.update(
+        market=market.model_copy(
+            update={
+                "waiting_for": tuple(r for r in market.waiting_for if r != region),
+                "unread": (*market.unread, f"{region}: {fact.error}"),
+            }
+        )
+    )
+
+
+def _freed(draft: Draft, machine: Machine | None, effect: str) -> Machine | None:
+    """The machine, free for its next effect, if this effect is the one that it was waiting for."""
+    if machine is None or machine.in_flight != effect:
+        return None
+    return draft.set_machine(machine.token, in_flight="")
 
 
 def _told(draft: Draft, fact: Told) -> None:
     for instance_id in fact.instance_ids:
-        machine = draft.machine_by_instance(fact.region, instance_id)
-        if machine is None or machine.phase is MachinePhase.GONE:
-            continue
-        draft.set_machine(
-            machine.token,
-            in_flight="",
-            phase=MachinePhase.TERMINATING,
-            terminate_told_at=machine.terminate_told_at or draft.now,
-            rechecks=0,
-            next_check_at=draft.now + seconds(draft.settings.confirm_absence_seconds),
-        )
+        machine = _freed(draft, draft.machine_by_instance(fact.region, instance_id), "terminate")
+        if machine is not None:
+            draft.set_machine(
+                machine.token,
+                phase=MachinePhase.TERMINATING,
+                terminate_told_at=draft.now,
+                rechecks=0,
+                next_check_at=draft.now + seconds(draft.settings.confirm_absence_seconds),
+            )
 
 
 def _tell_failed(draft: Draft, fact: TellFailed) -> None:
+    retry = draft.now + seconds(draft.settings.terminate_recheck_seconds)
     for instance_id in fact.instance_ids:
-        machine = draft.machine_by_instance(fact.region, instance_id)
+        machine = _freed(draft, draft.machine_by_instance(fact.region, instance_id), "terminate")
         if machine is not None:
-            retry = draft.now + seconds(draft.settings.terminate_recheck_seconds)
-            draft.set_machine(machine.token, in_flight="", retry_at=retry)
+            draft.set_machine(machine.token, retry_at=retry)
     draft.set_region(fact.region, reason=fact.error)
 
 
@@ -107,10 +128,10 @@ def _retained(draft: Draft, fact: Retained) -> None:
 
 
 def _drained(draft: Draft, fact: Drained) -> None:
-    machine = draft.state.machines.get(fact.token)
+    machine = _freed(draft, draft.machine(fact.token), "drain")
     if machine is None:
         return
-    draft.set_machine(fact.token, drain=DrainState.DONE, blockers=fact.result.blockers, in_flight="")
+    draft.set_machine(fact.token, drain=DrainState.DONE, blockers=fact.result.blockers)
     if fact.result.blockers:
         draft.announce(
             EventReason.DRAIN_BLOCKED,
@@ -121,7 +142,7 @@ def _drained(draft: Draft, fact: Drained) -> None:
 
 
 def _drain_failed(draft: Draft, fact: DrainFailed) -> None:
-    machine = draft.state.machines.get(fact.token)
+    machine = _freed(draft, draft.machine(fact.token), "drain")
     if machine is None:
         return
     overdue = machine.drain_deadline is not None and draft.now >= machine.drain_deadline
@@ -130,26 +151,27 @@ def _drain_failed(draft: Draft, fact: DrainFailed) -> None:
         drain=DrainState.DONE if overdue else DrainState.NOT_STARTED,
         blockers=(fact.error,),
         retry_at=draft.now + seconds(draft.settings.confirm_absence_seconds),
-        in_flight="",
     )
 
 
 def _settled(draft: Draft, fact: NodesSettled) -> None:
+    retry = draft.now + seconds(draft.settings.polling_interval_seconds)
     for token in fact.tokens:
-        if token in draft.state.machines:
-            draft.set_machine(token, in_flight="", settled=not fact.error)
-            if fact.error:
-                retry = draft.now + seconds(draft.settings.polling_interval_seconds)
-                draft.set_machine(token, retry_at=retry)
+        machine = _freed(draft, draft.machine(token), "settle")
+        if machine is not None:
+            draft.set_machine(token, settled=not fact.error, retry_at=retry if fact.error else None)
 
 
 def _nodes_deleted(draft: Draft, fact: NodesDeleted) -> None:
+    retry = draft.now + seconds(draft.settings.polling_interval_seconds)
     for machine in draft.machines:
-        if machine.provider_id and machine.provider_id in fact.provider_ids:
-            draft.set_machine(machine.token, in_flight="", node_deleted=not fact.error)
-            if fact.error:
-                retry = draft.now + seconds(draft.settings.polling_interval_seconds)
-                draft.set_machine(machine.token, retry_at=retry)
+        if machine.provider_id not in fact.provider_ids:
+            continue
+        freed = _freed(draft, machine, "delete-node")
+        if freed is not None:
+            draft.set_machine(
+                machine.token, node_deleted=not fact.error, retry_at=retry if fact.error else None
+            )
 
 
 def _finalizer_removed(draft: Draft, fact: FinalizerRemoved) -> None:

@@ -7,6 +7,9 @@ from domain.decisions.holds import zone_prefix
 from domain.decisions.pool_draft import Draft, seconds
 from domain.decisions.pool_purchases import room
 
+QUARANTINED = "Quarantined by hand"
+"""Reason of the hold that a human put on a zone."""
+
 
 class InterventionRefusedError(Exception):
     """The order cannot be carried out; the text says why and what would be accepted."""
@@ -52,6 +55,8 @@ def scale_to(draft: Draft, instances: int, expires_after_seconds: int | None, *,
 def replace_instance(draft: Draft, instance_id: str) -> str:
     """Buy a replacement first if the ceiling allows, then end the machine."""
     machine = _staying(draft, instance_id)
+    if machine.wait_for_replacement:
+        raise InterventionRefusedError(f"{instance_id} is being replaced already")
     if draft.paused(PauseScope.LAUNCHES):
         raise InterventionRefusedError("launches are paused: resume them first, or use terminate_instance")
     create_first = room(draft) > 0
@@ -82,7 +87,7 @@ def quarantine_zone(draft: Draft, provider: str, zone: str, minutes: int) -> str
     """Buy nothing in a zone for a while."""
     prefix = _zone_prefix(draft, provider, zone)
     until = draft.now + seconds(60 * minutes)
-    hold = OfferHold(prefix=prefix, until=until, reason="Quarantined by hand")
+    hold = OfferHold(prefix=prefix, until=until, reason=QUARANTINED)
     draft.update(holds=(*(h for h in draft.state.holds if h.prefix != prefix), hold))
     return f"nothing is bought in {provider} {zone} until {until:%Y-%m-%dT%H:%M:%SZ}"
 
@@ -128,11 +133,10 @@ def resync(draft: Draft) -> str:
     """Forget that clouds and cluster were read, so that both are read before the next decision."""
     draft.update(
         regions={
-            key: view.model_copy(update={"as_of": None, "retry_at": None, "reading": False})
+            key: view.model_copy(update={"as_of": None, "retry_at": None})
             for key, view in draft.state.regions.items()
         },
         nodes_as_of=None,
-        nodes_reading=False,
         nodes_retry_at=None,
         market=Market(),
         next_round_at=None,

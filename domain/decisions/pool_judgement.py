@@ -5,6 +5,7 @@ from datetime import datetime
 
 from domain.contracts.announcements import Announcement
 from domain.contracts.commands import Command, ReadNodes, ReadRegion
+from domain.contracts.facts import RegionHealth
 from domain.contracts.model import Contract
 from domain.contracts.offers import RegionKey
 from domain.contracts.outcomes import Fact
@@ -14,16 +15,27 @@ from domain.contracts.settings import PoolSettings
 from domain.decisions.holds import expire
 from domain.decisions.pool_deletion import ever_bought, finish_deletion, plan_deletion, regions_to_search
 from domain.decisions.pool_departures import (
+    TELL_AGAIN,
+    come_up_deadline,
     is_resting,
     plan_departures,
     plan_settling,
     plan_timeouts,
     regions_to_end,
+    waits_for_nodes,
 )
 from domain.decisions.pool_draft import Draft, seconds
 from domain.decisions.pool_facts import absorb
-from domain.decisions.pool_levels import desired_instances, fill_from_surplus, plan_level
-from domain.decisions.pool_purchases import SLOW_REGION_SECONDS, candidates, launches_barred, plan_purchases
+from domain.decisions.pool_levels import desired_instances, fill_from_surplus, plan_level, slots_missing
+from domain.decisions.pool_presence import LOSS_MEMORY, forget_losses
+from domain.decisions.pool_purchases import SLOW_REGION_SECONDS, launches_barred, plan_purchases
+from domain.decisions.pool_regions import (
+    candidates,
+    is_served,
+    missing_machines,
+    regions_of_pool,
+    settle_known,
+)
 from domain.decisions.pool_shown import plan_shown, shown_deadline
 
 
@@ -67,6 +79,8 @@ def judge(
 def conclude(draft: Draft) -> Judgement:
     """Decide on what the draft holds."""
     draft.update(holds=expire(draft.state.holds, draft.now))
+    forget_losses(draft)
+    settle_known(draft)
     plan_deletion(draft)
     fill_from_surplus(draft)
     plan_timeouts(draft)
@@ -93,7 +107,7 @@ def _plan_reads(draft: Draft) -> None:
     if draft.state.deletion is not None and not ever_bought(draft):
         return
     state = draft.state
-    if state.nodes_as_of is None and not state.nodes_reading and _is_due(state.nodes_retry_at, draft.now):
+    if waits_for_nodes(draft) and not state.nodes_reading and _is_due(state.nodes_retry_at, draft.now):
         draft.update(nodes_reading=True)
         draft.order(ReadNodes())
     for region in _regions_wanted(draft):
@@ -105,27 +119,33 @@ def _plan_reads(draft: Draft) -> None:
 
 def _regions_wanted(draft: Draft) -> tuple[RegionKey, ...]:
     """Regions whose next decision needs a newer observation, sorted."""
-    wanted: dict[str, RegionKey] = {}
-    buying = _wants_to_buy(draft)
-    for candidate in candidates(draft):
-        region = candidate.region
-        never = draft.region(region).as_of is None and draft.state.deletion is None
-        if never or (buying and not draft.is_fresh(region)):
-            wanted[str(region)] = region
-    for region in regions_to_end(draft):
-        if not draft.is_fresh(region):
-            wanted[str(region)] = region
-    for region in regions_to_search(draft):
-        wanted[str(region)] = region
-    return tuple(wanted[key] for key in sorted(wanted))
+    wanted = [
+        *(c.region for c in candidates(draft) if _read_to_buy(draft, c.region)),
+        *(region for region in regions_to_end(draft) if not draft.is_fresh(region)),
+        *regions_to_search(draft),
+    ]
+    if missing_machines(draft):
+        wanted.extend(r for r in regions_of_pool(draft) if draft.region(r).as_of is None)
+    by_name = {str(region): region for region in wanted if is_served(draft, region)}
+    return tuple(by_name[name] for name in sorted(by_name))
+
+
+def _read_to_buy(draft: Draft, region: RegionKey) -> bool:
+    """Whether a region must be read before it is bought in; while its circuit is open, its sync probes it."""
+    view = draft.region(region)
+    if draft.state.deletion is not None or view.health is RegionHealth.CIRCUIT_OPEN:
+        return False
+    if view.as_of is None:
+        return True
+    return _wants_to_buy(draft) and (view.health is RegionHealth.STALE or not draft.is_fresh(region))
 
 
 def _wants_to_buy(draft: Draft) -> bool:
     if launches_barred(draft, before_reading=True):
         return False
-    if any(not slot.token for slot in draft.state.slots):
+    if any(not slot.token for slot in draft.slots):
         return True
-    return len(draft.state.slots) < desired_instances(draft)
+    return slots_missing(draft, desired_instances(draft)) > 0
 
 
 def _is_due(moment: datetime | None, now: datetime) -> bool:
@@ -146,8 +166,10 @@ def _moments(draft: Draft) -> Iterator[datetime | None]:
         yield from _machine_moments(draft, machine)
         yield shown_deadline(draft, machine)
     state = draft.state
-    if state.nodes_as_of is None:
+    if waits_for_nodes(draft):
         yield state.nodes_retry_at
+    if state.zone_losses:
+        yield state.zone_losses[0].at + LOSS_MEMORY
     for view in state.regions.values():
         yield view.retry_at
         if view.reading and view.reading_since is not None:
@@ -161,18 +183,14 @@ def _moments(draft: Draft) -> Iterator[datetime | None]:
 
 
 def _machine_moments(draft: Draft, machine: Machine) -> Iterator[datetime | None]:
-    limits = draft.resolved.spec.timeouts
-    if not machine.in_flight:
-        yield machine.next_check_at
-        if is_resting(draft, machine):
-            yield machine.retry_at
-    if machine.leave is None:
-        if machine.phase is MachinePhase.PENDING and machine.answered_at:
-            yield machine.answered_at + seconds(limits.pending_seconds)
-        if machine.phase is MachinePhase.JOINING and machine.running_at:
-            yield machine.running_at + seconds(limits.join_seconds)
-        if machine.phase is MachinePhase.JOINED and machine.joined_at:
-            yield machine.joined_at + seconds(limits.gpu_ready_seconds)
+    yield come_up_deadline(draft, machine)
+    if machine.in_flight:
+        return
+    yield machine.next_check_at
+    if is_resting(draft, machine):
+        yield machine.retry_at
+    if machine.terminate_told_at is not None and machine.phase is not MachinePhase.GONE:
+        yield machine.terminate_told_at + TELL_AGAIN
 
 
 def _level_moments(draft: Draft) -> Iterator[datetime | None]:
@@ -181,11 +199,12 @@ def _level_moments(draft: Draft) -> Iterator[datetime | None]:
         return
     desired = desired_instances(draft)
     cooldown = seconds(draft.resolved.spec.scale_strategy.cooldown_seconds)
-    if len(state.slots) < desired and state.last_scale_up_at is not None:
+    missing = slots_missing(draft, desired)
+    if missing and state.last_scale_up_at is not None:
         yield state.last_scale_up_at + cooldown
     if len(state.slots) > desired and state.last_scale_down_at is not None:
         yield state.last_scale_down_at + cooldown
-    if len(state.slots) < desired or any(not slot.token for slot in state.slots):
+    if missing or any(not slot.token for slot in state.slots):
         yield state.next_round_at
 
 

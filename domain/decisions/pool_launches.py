@@ -7,12 +7,12 @@ from domain.contracts.pool_state import Machine, MachinePhase
 from domain.decisions.pool_draft import Draft, seconds
 from domain.decisions.pool_nodes import meet_strays
 from domain.decisions.pool_presence import see_absent, see_present
-from domain.decisions.pool_purchases import absorb_refusal, absorb_rejection, absorb_success
+from domain.decisions.pool_refusals import absorb_refusal, absorb_rejection, absorb_success
 
 
 def absorb_answered(draft: Draft, fact: LaunchAnswered) -> None:
     """A create call gave a certain answer."""
-    machine = draft.state.machines.get(fact.token)
+    machine = draft.machine(fact.token)
     if machine is None:
         return
     machine = draft.set_machine(fact.token, in_flight="")
@@ -25,6 +25,7 @@ def absorb_answered(draft: Draft, fact: LaunchAnswered) -> None:
                 phase=MachinePhase.PENDING,
                 instance_id=fact.result.instance_id,
                 answered_at=draft.now,
+                looked_at=draft.now,
                 billed_from=draft.now,
             )
             absorb_success(draft, machine, fact.result.instance_id)
@@ -37,7 +38,7 @@ def absorb_answered(draft: Draft, fact: LaunchAnswered) -> None:
 
 def absorb_unanswered(draft: Draft, fact: LaunchUnanswered) -> None:
     """A create call may or may not have made a machine: it is looked for."""
-    machine = draft.state.machines.get(fact.token)
+    machine = draft.machine(fact.token)
     if machine is None:
         return
     if machine.instance_id:
@@ -60,31 +61,23 @@ def absorb_unanswered(draft: Draft, fact: LaunchUnanswered) -> None:
 
 def absorb_looked(draft: Draft, fact: LaunchLooked) -> None:
     """A look by tag found the launch's machine, or not."""
-    machine = draft.state.machines.get(fact.token)
+    machine = draft.machine(fact.token)
     if machine is None or machine.instance_id:
         return
     machine = draft.set_machine(fact.token, in_flight="")
-    alive = [i for i in fact.instances if i.state is not InstanceState.TERMINATED]
-    if alive:
-        name_machine(draft, machine, alive[0])
+    # A dead machine counts as well: it was made, so the launch is resolved, and it may have cost something.
+    found = sorted(fact.instances, key=lambda i: (i.state is InstanceState.TERMINATED, i.id))
+    if found:
+        name_machine(draft, machine, found[0])
         return
-    see_absent(draft, machine, fact.as_of)
-    machine = draft.state.machines[fact.token]
+    machine = see_absent(draft, machine, fact.as_of)
     if machine.phase is MachinePhase.GONE:
         # The call never made a machine: nothing to show, nothing to bill.
         draft.drop_machine(fact.token)
-    elif machine.next_check_at is None or machine.next_check_at <= draft.now:
-        draft.set_machine(fact.token, next_check_at=draft.now + seconds(draft.settings.resolve_retry_seconds))
-
-
-def absorb_look_failed(draft: Draft, fact: LookFailed) -> None:
-    """A look by tag failed: try again soon."""
-    if fact.token in draft.state.machines:
-        draft.set_machine(
-            fact.token,
-            in_flight="",
-            next_check_at=draft.now + seconds(draft.settings.resolve_retry_seconds),
-        )
+        return
+    soon = draft.now + seconds(draft.settings.resolve_retry_seconds)
+    if machine.next_check_at is None or machine.next_check_at > soon:
+        draft.set_machine(fact.token, next_check_at=soon)
 
 
 def name_machine(draft: Draft, machine: Machine, instance: Instance) -> None:
@@ -103,3 +96,14 @@ def name_machine(draft: Draft, machine: Machine, instance: Instance) -> None:
     absorb_success(draft, machine, instance.id)
     see_present(draft, machine, instance, draft.now)
     meet_strays(draft)
+
+
+def absorb_look_failed(draft: Draft, fact: LookFailed) -> None:
+    """A look by tag failed: try again soon."""
+    machine = draft.machine(fact.token)
+    if machine is not None and machine.phase is MachinePhase.UNRESOLVED:
+        draft.set_machine(
+            fact.token,
+            in_flight="",
+            next_check_at=draft.now + seconds(draft.settings.resolve_retry_seconds),
+        )

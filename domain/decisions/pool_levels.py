@@ -7,7 +7,8 @@ from domain.contracts.pool_state import LeaveReason, Machine, MachinePhase, Slot
 from domain.contracts.pools import PauseScope
 from domain.decisions.holds import is_held
 from domain.decisions.pool_draft import Draft, seconds
-from domain.decisions.pool_purchases import candidates, launches_barred
+from domain.decisions.pool_purchases import launches_barred
+from domain.decisions.pool_regions import candidates, missing_machines
 from domain.decisions.water_level import demand_instances, water_level
 
 
@@ -27,7 +28,9 @@ def _gpus_per_instance(draft: Draft) -> int:
     """GPUs of the smallest type that still fits the largest pod; 1 when nothing can be bought."""
     demand = draft.state.demand
     largest = max((p.max_gpus_per_pod for p in demand.profiles), default=1) if demand else 1
-    counts = sorted({t.gpu_count for c in candidates(draft) for t in c.types})
+    counts = draft.once(
+        "gpu counts", lambda: sorted({t.gpu_count for c in candidates(draft) for t in c.types})
+    )
     return next((count for count in counts if count >= largest), counts[-1] if counts else 1)
 
 
@@ -36,21 +39,26 @@ def plan_level(draft: Draft) -> None:
     if draft.state.deletion is not None:
         return
     desired = desired_instances(draft)
-    have = len(draft.state.slots)
-    if have < desired:
-        _raise_level(draft, desired)
-    elif have > desired:
+    missing = slots_missing(draft, desired)
+    if missing > 0:
+        _raise_level(draft, desired, missing)
+    elif len(draft.slots) > desired:
         _lower_level(draft, desired)
 
 
-def _raise_level(draft: Draft, desired: int) -> None:
+def slots_missing(draft: Draft, desired: int) -> int:
+    """How many more places the level asks for; machines that may still turn up have theirs."""
+    return max(desired - len(draft.slots) - missing_machines(draft), 0)
+
+
+def _raise_level(draft: Draft, desired: int, missing: int) -> None:
     if launches_barred(draft) or _cooling(draft, draft.state.last_scale_up_at):
         return
-    have = len(draft.state.slots)
-    count = min(draft.resolved.spec.scale_strategy.scale_up_step, desired - have)
+    have = len(draft.slots)
+    count = min(draft.resolved.spec.scale_strategy.scale_up_step, missing)
     counter = draft.state.slot_counter
     added = tuple(Slot(id=f"s{counter + i + 1}", created_at=draft.now) for i in range(count))
-    draft.update(slots=draft.state.slots + added, slot_counter=counter + count, last_scale_up_at=draft.now)
+    draft.update(slots=draft.slots + added, slot_counter=counter + count, last_scale_up_at=draft.now)
     draft.announce(
         EventReason.SCALE_UP,
         f"Level {desired}, slots {have} -> {have + count}",
@@ -65,17 +73,14 @@ def _cooling(draft: Draft, last: datetime | None) -> bool:
 
 def _lower_level(draft: Draft, desired: int) -> None:
     # A slot without a machine costs nothing and disturbs nobody: it goes at once.
-    for slot in [s for s in reversed(draft.state.slots) if not s.token]:
-        if len(draft.state.slots) <= desired:
-            return
-        draft.update(slots=tuple(s for s in draft.state.slots if s.id != slot.id))
-    if len(draft.state.slots) <= desired or draft.paused(PauseScope.DISRUPTIONS):
+    surplus = len(draft.slots) - desired
+    empty = [slot.id for slot in reversed(draft.slots) if not slot.token][:surplus]
+    draft.update(slots=tuple(slot for slot in draft.slots if slot.id not in empty))
+    have = len(draft.slots)
+    if have <= desired or _lowering_barred(draft) or _cooling(draft, draft.state.last_scale_down_at):
         return
-    if draft.state.nodes_as_of is None or _cooling(draft, draft.state.last_scale_down_at):
-        return
-    have = len(draft.state.slots)
     count = min(draft.resolved.spec.scale_strategy.scale_down_step, have - desired)
-    chosen = sorted(draft.state.slots, key=lambda slot: _keep_order(draft, slot))[:count]
+    chosen = sorted(draft.slots, key=lambda slot: _keep_order(draft, slot))[:count]
     for slot in chosen:
         _close_slot(draft, slot)
     draft.update(last_scale_down_at=draft.now)
@@ -86,16 +91,33 @@ def _lower_level(draft: Draft, desired: int) -> None:
     )
 
 
+def _lowering_barred(draft: Draft) -> str:
+    """Why no machine may leave for the level now, empty when it may."""
+    if draft.paused(PauseScope.DISRUPTIONS):
+        return "disruptions are paused"
+    if draft.state.nodes_as_of is None:
+        return "the cluster was not read yet"
+    if draft.resolved.profiles and draft.state.demand is None:
+        return "the demand of the bound workloads is not known yet"
+    return ""
+
+
+def waits_above_level(draft: Draft) -> str:
+    """Why the pool keeps more places than its level asks for, empty when it does not."""
+    surplus = len(draft.slots) - desired_instances(draft)
+    if surplus <= 0:
+        return ""
+    return f"{surplus} above the level ({_lowering_barred(draft) or 'the cool-down'})"
+
+
 def _keep_order(draft: Draft, slot: Slot) -> tuple[int, float, str]:
     """Sort key, first to go first: broken, in a hot zone, most expensive, then by id."""
     machine = draft.occupant(slot)
-    if machine is None:
-        return (0, 0.0, slot.id)
-    if machine.phase is not MachinePhase.READY:
-        return (1, -_price(machine), slot.id)
+    if machine is None or machine.phase is not MachinePhase.READY:
+        return (0, -_price(machine) if machine else 0.0, slot.id)
     if is_held(machine.offer, draft.state.holds, draft.now):
-        return (2, -_price(machine), slot.id)
-    return (3, -_price(machine), slot.id)
+        return (1, -_price(machine), slot.id)
+    return (2, -_price(machine), slot.id)
 
 
 def _price(machine: Machine) -> float:
@@ -104,30 +126,34 @@ def _price(machine: Machine) -> float:
 
 def _close_slot(draft: Draft, slot: Slot) -> None:
     machine = draft.occupant(slot)
-    draft.update(slots=tuple(s for s in draft.state.slots if s.id != slot.id))
+    draft.drop_slot(slot.id)
     if machine is not None:
         draft.leave(machine, LeaveReason.SCALE_DOWN, "above the water level")
 
 
 def fill_from_surplus(draft: Draft) -> None:
-    """Machines that fill no slot (adopted, or found after their slot was closed) leave as surplus."""
-    owned = {slot.token for slot in draft.state.slots if slot.token}
+    """Give machines that fill no slot (adopted ones) a place; above maxInstances they leave as surplus.
+
+    Up to maxInstances they get a slot even above the level: from there they go by steps, in the usual order,
+    so that a pool whose memory was lost does not end machines whose demand it has not heard of yet.
+    """
+    owned = {slot.token for slot in draft.slots if slot.token}
     for machine in draft.live():
         if machine.leave is not None or machine.token in owned:
             continue
-        free = next((s for s in draft.state.slots if not s.token), None)
+        free = next((s for s in draft.slots if not s.token), None)
         if free is not None:
-            draft.set_slot(free.id, token=machine.token)
+            draft.set_slot(free.id, token=machine.token, excluded=())
             draft.set_machine(machine.token, slot=free.id)
-        elif len(draft.state.slots) < desired_instances(draft):
+        elif len(draft.slots) < draft.resolved.spec.max_instances or draft.paused(PauseScope.DISRUPTIONS):
             _slot_for(draft, machine)
         else:
-            draft.leave(machine, LeaveReason.SURPLUS, "fills no slot")
+            draft.leave(machine, LeaveReason.SURPLUS, "above maxInstances")
 
 
 def _slot_for(draft: Draft, machine: Machine) -> None:
     """A machine that is already there needs no purchase, so its slot is not held by the cool-down."""
     counter = draft.state.slot_counter + 1
     slot = Slot(id=f"s{counter}", token=machine.token, created_at=draft.now)
-    draft.update(slots=(*draft.state.slots, slot), slot_counter=counter)
+    draft.update(slots=(*draft.slots, slot), slot_counter=counter)
     draft.set_machine(machine.token, slot=slot.id)

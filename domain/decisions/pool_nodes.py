@@ -1,11 +1,14 @@
 """What the cluster says: machines join, show their GPUs, and may lose their Node."""
 
+from datetime import datetime
+
 from domain.contracts.announcements import EventReason
 from domain.contracts.facts import NodeFact, NodesSeen
 from domain.contracts.outcomes import NodesReadFailed
 from domain.contracts.pool_state import Machine, MachinePhase
+from domain.decisions.holds import hold_for, without_hold
 from domain.decisions.pool_draft import Draft, instance_id_of, seconds
-from domain.decisions.pool_presence import BEFORE_RUNNING, start_running
+from domain.decisions.pool_presence import start_running
 
 _MAX_STRAYS = 500
 """Nodes without a machine that are remembered; enough for the largest pool at its start."""
@@ -14,72 +17,98 @@ _JOINED_PHASES = (MachinePhase.JOINED, MachinePhase.READY)
 
 def absorb_nodes(draft: Draft, fact: NodesSeen) -> None:
     """Fold in Nodes: changes only, or all of the pool's when the fact is complete."""
-    by_instance = {m.instance_id: m for m in draft.live() if m.instance_id}
+    by_instance = {m.instance_id: m.token for m in draft.live() if m.instance_id}
     strays = {} if fact.complete else {node.provider_id: node for node in draft.state.strays}
     seen: set[str] = set()
     for node in fact.nodes:
         strays.pop(node.provider_id, None)
-        machine = by_instance.get(instance_id_of(node.provider_id))
-        if machine is not None:
-            seen.add(machine.token)
-            _node(draft, draft.state.machines[machine.token], node)
-        elif node.exists:
+        token = by_instance.get(instance_id_of(node.provider_id))
+        if token is not None:
+            seen.add(token)
+            _node(draft, token, node, fact.as_of)
+        elif node.exists and node.provider_id:
             strays[node.provider_id] = node
     draft.update(strays=tuple(strays.values())[-_MAX_STRAYS:])
-    if not fact.complete:
-        return
-    draft.update(nodes_as_of=fact.as_of, nodes_reading=False, nodes_retry_at=None)
+    if fact.complete:
+        _absent_nodes(draft, seen, fact.as_of)
+
+
+def _absent_nodes(draft: Draft, seen: set[str], as_of: datetime) -> None:
+    """All Nodes were listed: a machine whose Node is not among them has lost it."""
+    newest = draft.state.nodes_as_of
+    # The next reading keeps a distance, so that a clock that is behind ours is not asked without a pause.
+    pause = draft.now + seconds(draft.settings.confirm_absence_seconds)
+    draft.update(
+        nodes_as_of=as_of if newest is None else max(as_of, newest), nodes_reading=False, nodes_retry_at=pause
+    )
     for machine in draft.live():
-        if machine.phase in _JOINED_PHASES and machine.token not in seen:
+        if machine.token not in seen and machine.phase in _JOINED_PHASES and _is_news(machine, as_of):
             _node_lost(draft, machine)
+
+
+def _is_news(machine: Machine, as_of: datetime) -> bool:
+    """Whether a word of the cluster is not older than the last: only such a word takes anything away."""
+    return machine.node_as_of is None or as_of >= machine.node_as_of
 
 
 def meet_strays(draft: Draft) -> None:
     """A Node may be heard of before the machine that it is has a name: it was kept for this moment."""
     if not draft.state.strays:
         return
-    by_instance = {m.instance_id: m for m in draft.live() if m.instance_id}
+    by_instance = {m.instance_id: m.token for m in draft.live() if m.instance_id}
     strays: list[NodeFact] = []
     for node in draft.state.strays:
-        machine = by_instance.get(instance_id_of(node.provider_id))
-        if machine is None:
+        token = by_instance.get(instance_id_of(node.provider_id))
+        if token is None:
             strays.append(node)
         else:
-            _node(draft, draft.state.machines[machine.token], node)
+            _node(draft, token, node, None)
     draft.update(strays=tuple(strays))
 
 
-def _node(draft: Draft, machine: Machine, node: NodeFact) -> None:
+def _node(draft: Draft, token: str, node: NodeFact, as_of: datetime | None) -> None:
+    machine = draft.state_of(token)
+    is_news = as_of is None or _is_news(machine, as_of)
+    if as_of is not None and is_news:
+        machine = draft.set_machine(token, node_as_of=as_of)
     if not node.exists:
-        if machine.node_name in ("", node.name) and machine.phase in _JOINED_PHASES:
+        if is_news and machine.node_name == node.name and machine.phase in _JOINED_PHASES:
             _node_lost(draft, machine)
         return
-    if not machine.node_name or machine.phase is MachinePhase.JOINING:
+    machine = _join(draft, machine, node)
+    complete = node.ready and node.gpus_allocatable >= machine.offer.instance_type.gpu_count
+    if complete and machine.phase is MachinePhase.JOINED:
+        _become_ready(draft, machine)
+    elif not complete and is_news and machine.phase is MachinePhase.READY:
+        draft.set_machine(token, phase=MachinePhase.JOINED, joined_at=draft.now, next_check_at=draft.now)
+    if node.gpu_taint and is_news and machine.settled:
+        draft.set_machine(token, settled=False)
+
+
+def _join(draft: Draft, machine: Machine, node: NodeFact) -> Machine:
+    if not machine.node_name:
         draft.announce(
             EventReason.NODE_JOINED, f"{machine.instance_id} joined as node {node.name}", machine.token
         )
     machine = draft.set_machine(machine.token, node_name=node.name, provider_id=node.provider_id)
-    if machine.phase in BEFORE_RUNNING and machine.instance_id:
-        machine = start_running(draft, machine)
-    if machine.phase is MachinePhase.JOINING:
-        machine = draft.set_machine(machine.token, phase=MachinePhase.JOINED, joined_at=draft.now)
-        draft.update(join_failures=())
-    if machine.phase is MachinePhase.TERMINATING:
-        return
-    complete = node.ready and node.gpus_allocatable >= machine.offer.instance_type.gpu_count
-    if complete and machine.phase is MachinePhase.JOINED:
-        draft.set_machine(machine.token, phase=MachinePhase.READY, ready_at=draft.now)
-        draft.announce(
-            EventReason.INSTANCE_READY,
-            f"{node.name} has its {machine.offer.instance_type.gpu_count} GPUs",
-            machine.token,
-        )
-    elif not complete and machine.phase is MachinePhase.READY:
-        draft.set_machine(
-            machine.token, phase=MachinePhase.JOINED, joined_at=draft.now, next_check_at=draft.now
-        )
-    if node.gpu_taint and machine.settled:
-        draft.set_machine(machine.token, settled=False)
+    machine = start_running(draft, machine)
+    if machine.phase is not MachinePhase.JOINING:
+        return machine
+    draft.update(join_failures=())
+    return draft.set_machine(machine.token, phase=MachinePhase.JOINED, joined_at=draft.now, node_lost=False)
+
+
+def _become_ready(draft: Draft, machine: Machine) -> None:
+    draft.set_machine(machine.token, phase=MachinePhase.READY, ready_at=draft.now)
+    held = hold_for(machine.offer, draft.state.holds)
+    if held is not None and held.until <= draft.now:
+        # Only a machine that came up in full shows that the offer is good: its strikes are forgotten.
+        draft.update(holds=without_hold(draft.state.holds, machine.offer))
+    draft.announce(
+        EventReason.INSTANCE_READY,
+        f"{machine.node_name} has its {machine.offer.instance_type.gpu_count} GPUs",
+        machine.token,
+    )
 
 
 def _node_lost(draft: Draft, machine: Machine) -> None:
@@ -92,6 +121,7 @@ def _node_lost(draft: Draft, machine: Machine) -> None:
         ready_at=None,
         settled=False,
         node_name="",
+        node_lost=True,
         next_check_at=draft.now,
     )
 

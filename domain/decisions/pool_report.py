@@ -1,9 +1,10 @@
 """What a pool says of itself: the status of its resource and the table in the workflow's details."""
 
+from collections import Counter
 from datetime import datetime
 
 from domain.contracts.offers import CapacityType
-from domain.contracts.pool_state import LeaveReason, Machine, MachinePhase
+from domain.contracts.pool_state import Machine, MachinePhase, OfferHold
 from domain.contracts.status import (
     InstanceReport,
     PoolStatus,
@@ -14,8 +15,9 @@ from domain.decisions.pool_conditions import judge_conditions
 from domain.decisions.pool_costs import hourly_cost, month_cost
 from domain.decisions.pool_deletion import waits_for
 from domain.decisions.pool_draft import Draft
-from domain.decisions.pool_levels import desired_instances
-from domain.decisions.pool_purchases import launches_barred, strategy_of
+from domain.decisions.pool_interventions import QUARANTINED
+from domain.decisions.pool_levels import desired_instances, slots_missing, waits_above_level
+from domain.decisions.pool_purchases import buyable, launches_barred, strategy_of
 
 _MAX_ZONES = 50
 
@@ -34,6 +36,7 @@ def report(draft: Draft, workflow: WorkflowRef) -> PoolStatus:
         gpu_count=sum(m.offer.instance_type.gpu_count for m in existing),
         instances=tuple(_instance(m) for m in draft.machines),
         interrupted_instances=draft.state.interrupted,
+        interruptions_total=draft.state.interruptions_total,
         zones=_zones(draft),
         hourly_cost=hourly_cost(draft),
         total_cost_this_month=month_cost(draft),
@@ -46,9 +49,12 @@ def report(draft: Draft, workflow: WorkflowRef) -> PoolStatus:
 
 
 def strategy_name(draft: Draft) -> str:
-    """Name of the strategy in force, ``default`` when the pool names none or it was never found."""
-    name = draft.strategy_name()
-    return name if name in draft.resolved.strategies else "default"
+    """Name of the strategy in force, ``default`` when the pool names none or it was never found.
+
+    While the one that the spec names cannot be found, the last good one stays in force under its own name.
+    """
+    part = draft.resolved.strategies.get(draft.strategy_name())
+    return part.origin.name if part is not None else "default"
 
 
 def last_sync(draft: Draft) -> datetime | None:
@@ -88,32 +94,30 @@ def phase_of(machine: Machine) -> str:
 
 
 def _zones(draft: Draft) -> tuple[ZoneReport, ...]:
-    """Zones in which something is held or was lost lately."""
-    found: dict[tuple[str, str, str], ZoneReport] = {}
+    """Zones in which something is held, or was taken back within the last hour."""
+    losses = Counter((loss.provider, loss.region, loss.zone) for loss in draft.state.zone_losses)
+    held: dict[tuple[str, str, str], OfferHold] = {}
     for hold in draft.state.holds:
-        parts = hold.prefix.split("/")
-        if len(parts) < 3 or hold.until <= draft.now:
+        provider, region, zone = (*hold.prefix.split("/"), "*", "*", "*")[:3]
+        if "*" in (region, zone) or hold.until <= draft.now:
             continue
-        key = (parts[0], parts[1], parts[2])
-        known = found.get(key)
-        if known is None or known.cool_down_until is None or known.cool_down_until < hold.until:
-            quarantined = hold.reason.startswith("Quarantined")
-            found[key] = ZoneReport(
-                provider=key[0],
-                region=key[1],
-                zone=key[2],
-                health="Quarantined" if quarantined else "CoolingDown",
-                cool_down_until=hold.until,
-                recent_interruptions=_recent_interruptions(draft, key[2]),
-            )
-    return tuple(found[key] for key in sorted(found))[:_MAX_ZONES]
+        known = held.get((provider, region, zone))
+        if known is None or known.until < hold.until:
+            held[provider, region, zone] = hold
+    return tuple(_zone(key, held.get(key), losses[key]) for key in sorted({*held, *losses})[:_MAX_ZONES])
 
 
-def _recent_interruptions(draft: Draft, zone: str) -> int:
-    return sum(
-        1
-        for m in draft.machines
-        if m.offer.zone == zone and m.leave in (LeaveReason.INTERRUPTED, LeaveReason.LOST)
+def _zone(key: tuple[str, str, str], hold: OfferHold | None, interruptions: int) -> ZoneReport:
+    health = "Healthy"
+    if hold is not None:
+        health = "Quarantined" if hold.reason == QUARANTINED else "CoolingDown"
+    return ZoneReport(
+        provider=key[0],
+        region=key[1],
+        zone=key[2],
+        health=health,
+        cool_down_until=hold.until if hold is not None else None,
+        recent_interruptions=interruptions,
     )
 
 
@@ -151,17 +155,27 @@ def waiting_for(draft: Draft) -> str:
     """What the pool waits for and why, in one clause; ``nothing`` when it is at rest."""
     if draft.state.deletion is not None:
         return waits_for(draft)
-    parts: list[str] = []
-    empty = sum(1 for slot in draft.state.slots if not slot.token)
-    short = max(desired_instances(draft) - len(draft.state.slots), 0)
-    if empty or short:
-        barred = launches_barred(draft)
-        why = barred or ("the cool-down" if short and not empty else "offers")
-        if draft.state.round_failure and barred:
-            why = f"{why}; last round: {draft.state.round_failure}"
-        parts.append(f"{empty + short} launches to order ({why})")
-    parts.extend(_machine_waits(draft))
-    return "; ".join(parts) or "nothing"
+    parts = [_launch_waits(draft), waits_above_level(draft), *_machine_waits(draft)]
+    return "; ".join(part for part in parts if part) or "nothing"
+
+
+def _launch_waits(draft: Draft) -> str:
+    empty = sum(1 for slot in draft.slots if not slot.token)
+    short = slots_missing(draft, desired_instances(draft))
+    if not empty and not short:
+        return ""
+    barred = launches_barred(draft)
+    why = barred or (_slot_waits(draft) if empty else "the cool-down")
+    if draft.state.round_failure and barred:
+        why = f"{why}; last round: {draft.state.round_failure}"
+    return f"{empty + short} launches to order ({why})"
+
+
+def _slot_waits(draft: Draft) -> str:
+    if not buyable(draft):
+        return "maxInstances counts every machine until it is confirmed gone"
+    regions = draft.state.market.waiting_for
+    return f"offers of {', '.join(regions)}" if regions else "a reading of its regions"
 
 
 def _machine_waits(draft: Draft) -> list[str]:

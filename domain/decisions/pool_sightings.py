@@ -1,17 +1,24 @@
 """What the clouds say of a region or of some machines: folded in machine by machine, strangers adopted."""
 
+from datetime import datetime
+
 from domain.contracts.announcements import EventReason
 from domain.contracts.catalogue import instance_type as catalogued_type
 from domain.contracts.facts import RegionHealth, RegionObservation, RegionState
 from domain.contracts.instances import Instance, InstanceState
 from domain.contracts.names import TAG_SLOT
-from domain.contracts.offers import Offer, RegionKey, Stock
+from domain.contracts.offers import InstanceType, Interconnect, Offer, RegionKey, Stock
 from domain.contracts.outcomes import Described, DescribeFailed, RegionReadFailed
-from domain.contracts.pool_state import Machine, MachinePhase
+from domain.contracts.pool_state import Machine, MachinePhase, RegionView
+from domain.decisions.eligibility import overridden_types
 from domain.decisions.pool_draft import Draft, launch_token_of, seconds
 from domain.decisions.pool_launches import name_machine
 from domain.decisions.pool_nodes import meet_strays
 from domain.decisions.pool_presence import see_absent, see_present
+from domain.decisions.pool_purchases import NO_REGION
+from domain.decisions.pool_regions import is_usable
+
+_MAX_ADOPTED = 1000
 
 
 def absorb_observation(draft: Draft, fact: RegionObservation) -> None:
@@ -20,14 +27,14 @@ def absorb_observation(draft: Draft, fact: RegionObservation) -> None:
     if view.as_of is not None and fact.as_of < view.as_of:
         draft.set_region(fact.region, reading=False)
         return
+    was_usable = is_usable(draft, fact.region)
     draft.set_region(fact.region, as_of=fact.as_of, reading=False, retry_at=None)
-    if view.health is RegionHealth.STALE:
-        draft.set_region(fact.region, health=RegionHealth.OK, reason="")
+    if view.health is RegionHealth.STALE and _is_news(view, fact.as_of):
+        draft.set_region(fact.region, health=RegionHealth.OK, reason="", health_as_of=fact.as_of)
+    _end_wait_for_region(draft, fact.region, was_usable=was_usable)
     present = {instance.id: instance for instance in fact.instances}
     for machine in draft.machines:
-        if machine.offer.region_key != fact.region or not machine.instance_id:
-            continue
-        if machine.phase is MachinePhase.GONE:
+        if not machine.instance_id or machine.phase is MachinePhase.GONE or not _is_in(machine, fact.region):
             continue
         instance = present.get(machine.instance_id)
         if instance is None:
@@ -36,46 +43,51 @@ def absorb_observation(draft: Draft, fact: RegionObservation) -> None:
             see_present(draft, machine, instance, fact.as_of)
     for instance in fact.instances:
         if draft.machine_by_instance(fact.region, instance.id) is None:
-            _meet_unknown(draft, fact.region, instance)
+            _meet_unknown(draft, view, instance, fact.as_of)
 
 
-def _meet_unknown(draft: Draft, region: RegionKey, instance: Instance) -> None:
+def _is_in(machine: Machine, region: RegionKey) -> bool:
+    offer = machine.offer
+    return (
+        offer.region == region.region
+        and offer.provider == region.provider
+        and offer.account == region.account
+    )
+
+
+def _is_news(view: RegionView, as_of: datetime) -> bool:
+    return view.health_as_of is None or as_of >= view.health_as_of
+
+
+def _end_wait_for_region(draft: Draft, region: RegionKey, *, was_usable: bool) -> None:
+    """A round that failed because no region answered does not wait for the next one when one does."""
+    waits = draft.state.round_failure.startswith(NO_REGION)
+    if waits and not was_usable and is_usable(draft, region):
+        draft.update(next_round_at=None)
+
+
+def _meet_unknown(draft: Draft, view: RegionView, instance: Instance, as_of: datetime) -> None:
     """A machine with our tags that fills no slot: the answer to a lost call, or one to adopt."""
-    token = launch_token_of(instance.tags)
-    known = draft.state.machines.get(token)
+    known = draft.machine(launch_token_of(instance.tags))
     if known is not None and not known.instance_id:
         # Seen before its create call was answered: nothing will be said twice, so it counts now.
         name_machine(draft, known, instance)
         return
-    if instance.state is InstanceState.TERMINATED:
+    late = view.gone_as_of is not None and as_of <= view.gone_as_of and instance.id in view.gone_ids
+    if instance.state is InstanceState.TERMINATED or late:
         return
-    _adopt(draft, region, instance)
+    _adopt(draft, view.region, instance, as_of)
 
 
-def _adopt(draft: Draft, region: RegionKey, instance: Instance) -> None:
+def _adopt(draft: Draft, region: RegionKey, instance: Instance, as_of: datetime) -> None:
     """Take over a machine that carries our tags but that this chain did not order."""
-    catalogued = catalogued_type(instance.provider, instance.instance_type)
-    if catalogued is None:
-        return
-    offer = Offer(
-        provider=instance.provider,
-        account=region.account,
-        region=instance.region,
-        zone=instance.zone,
-        instance_type=catalogued,
-        capacity_type=instance.capacity_type,
-        price=None,
-        stock=Stock.UNKNOWN,
-    )
     token = launch_token_of(instance.tags) or f"adopted-{instance.id}"
-    if token in draft.state.machines:
+    if draft.machine(token) is not None:
         token = f"{token}-{instance.id}"
-    slot_id = instance.tags.get(TAG_SLOT, "")
-    slot = draft.slot(slot_id)
     machine = Machine(
         token=token,
-        slot=slot_id,
-        offer=offer,
+        slot="",
+        offer=_offer_of(draft, region, instance),
         ordered_at=instance.created_at,
         answered_at=instance.created_at,
         instance_id=instance.id,
@@ -84,36 +96,76 @@ def _adopt(draft: Draft, region: RegionKey, instance: Instance) -> None:
         billed_from=instance.created_at,
     )
     draft.add_machine(machine)
-    draft.update(adopted_machines=(*draft.state.adopted_machines, instance.id)[-100:])
+    draft.update(adopted_machines=(*draft.state.adopted_machines, instance.id)[-_MAX_ADOPTED:])
     draft.announce(
         EventReason.INSTANCE_ADOPTED,
         f"Took over {instance.id} in {instance.zone}, which carries this pool's tags",
         instance.id,
     )
-    free = slot if slot is not None and not slot.token else None
-    if free is None:
-        free = next((s for s in draft.state.slots if not s.token), None)
-    if free is not None:
-        draft.set_slot(free.id, token=token)
-        machine = draft.set_machine(token, slot=free.id)
-    see_present(draft, machine, instance, draft.now)
+    slot = draft.slot(instance.tags.get(TAG_SLOT, ""))
+    if slot is not None and not slot.token:
+        draft.set_slot(slot.id, token=token, excluded=())
+        machine = draft.set_machine(token, slot=slot.id)
+    see_present(draft, machine, instance, as_of)
     meet_strays(draft)
+
+
+def _offer_of(draft: Draft, region: RegionKey, instance: Instance) -> Offer:
+    """As what the machine may have been bought; its price is found when the offers are read."""
+    return Offer(
+        provider=instance.provider,
+        account=region.account,
+        region=instance.region,
+        zone=instance.zone,
+        instance_type=_type_of(draft, instance),
+        capacity_type=instance.capacity_type,
+        price=None,
+        stock=Stock.UNKNOWN,
+    )
+
+
+def _type_of(draft: Draft, instance: Instance) -> InstanceType:
+    """The type's row in the node class or the catalogue; a type that neither knows has no GPUs to count."""
+    part = draft.resolved.node_classes.get(instance.provider)
+    own = overridden_types(instance.provider, part.spec if part else None)
+    row = next((row for row in own if row.name == instance.instance_type), None)
+    return (
+        row
+        or catalogued_type(instance.provider, instance.instance_type)
+        or InstanceType(
+            provider=instance.provider,
+            name=instance.instance_type,
+            gpu_model="unknown",
+            gpu_count=0,
+            gpu_memory_gb=0,
+            vcpu_count=0,
+            ram_gib=0,
+            interconnect=Interconnect.PCIE,
+        )
+    )
 
 
 def absorb_described(draft: Draft, fact: Described) -> None:
     """Fold in a look at machines by id; an asked id without an answer is absent."""
     present = {instance.id: instance for instance in fact.instances}
     for instance_id in fact.asked:
-        machine = draft.machine_by_instance(fact.region, instance_id)
-        if machine is None or machine.phase is MachinePhase.GONE:
+        machine = _looked_at(draft, fact.region, instance_id)
+        if machine is None:
             continue
-        machine = draft.set_machine(machine.token, in_flight="", rechecks=machine.rechecks + 1)
+        machine = draft.set_machine(machine.token, rechecks=machine.rechecks + 1)
         instance = present.get(instance_id)
         if instance is None:
             see_absent(draft, machine, fact.as_of)
         else:
-            see_present(draft, machine, instance, fact.as_of)
-            _look_again(draft, draft.state.machines[machine.token])
+            _look_again(draft, see_present(draft, machine, instance, fact.as_of))
+
+
+def _looked_at(draft: Draft, region: RegionKey, instance_id: str) -> Machine | None:
+    """The living machine of a look that came back, free for its next effect."""
+    machine = draft.machine_by_instance(region, instance_id)
+    if machine is None or machine.phase is MachinePhase.GONE:
+        return None
+    return draft.set_machine(machine.token, in_flight="") if machine.in_flight == "describe" else machine
 
 
 def _look_again(draft: Draft, machine: Machine) -> None:
@@ -128,19 +180,21 @@ def _look_again(draft: Draft, machine: Machine) -> None:
 
 def absorb_describe_failed(draft: Draft, fact: DescribeFailed) -> None:
     """A look by id failed: look again later."""
+    later = draft.now + seconds(draft.settings.terminate_recheck_seconds)
     for instance_id in fact.asked:
-        machine = draft.machine_by_instance(fact.region, instance_id)
+        machine = _looked_at(draft, fact.region, instance_id)
         if machine is not None:
-            draft.set_machine(
-                machine.token,
-                in_flight="",
-                next_check_at=draft.now + seconds(draft.settings.terminate_recheck_seconds),
-            )
+            draft.set_machine(machine.token, next_check_at=later)
 
 
 def absorb_region_state(draft: Draft, fact: RegionState) -> None:
-    """Fold in a transition of the region's sync."""
-    draft.set_region(fact.region, health=fact.health, reason=fact.reason)
+    """Fold in a transition of the region's sync; an older word is ignored."""
+    view = draft.region(fact.region)
+    if not _is_news(view, fact.as_of):
+        return
+    was_usable = is_usable(draft, fact.region)
+    draft.set_region(fact.region, health=fact.health, reason=fact.reason, health_as_of=fact.as_of)
+    _end_wait_for_region(draft, fact.region, was_usable=was_usable)
 
 
 def absorb_region_read_failed(draft: Draft, fact: RegionReadFailed) -> None:

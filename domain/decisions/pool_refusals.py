@@ -1,0 +1,96 @@
+"""What the answers to launches lead to: strikes forgotten, offers held, the next step of the ladder."""
+
+from datetime import timedelta
+
+from domain.contracts.announcements import EventReason
+from domain.contracts.errors import ErrorCode
+from domain.contracts.instances import Refusal, Rejected
+from domain.contracts.pool_state import Machine, OfferHold
+from domain.decisions.holds import active_hold, with_refusal, without_hold
+from domain.decisions.launch_requests import subnets_of
+from domain.decisions.pool_draft import Draft
+from domain.decisions.pool_purchases import SAME_ZONE
+
+_REJECTED_HOLD = timedelta(minutes=5)
+"""A request that cannot succeed is tried again after this long: somebody may have mended the cloud's side."""
+_TRIES_PER_ZONE = 2
+"""A zone without stock is asked once more before the next zone, and at least once in each of its subnets."""
+
+
+def absorb_success(draft: Draft, machine: Machine, instance_id: str) -> None:
+    """A machine was made: the round is no longer failing and the offer's strikes are forgotten."""
+    slot = draft.slot(machine.slot)
+    if slot is not None and slot.token == machine.token and slot.excluded:
+        draft.set_slot(slot.id, excluded=())
+    draft.update(
+        holds=without_hold(draft.state.holds, machine.offer),
+        failed_rounds=0,
+        round_failure="",
+        next_round_at=None,
+    )
+    draft.announce(
+        EventReason.INSTANCE_CREATED,
+        f"{machine.offer.provider} made {instance_id} in {machine.offer.zone}"
+        f" ({machine.offer.instance_type.name})",
+        machine.token,
+    )
+
+
+def absorb_refusal(draft: Draft, machine: Machine, refusal: Refusal) -> None:
+    """The market said no: free the slot for the next step of the ladder, and hold what was refused."""
+    _forget(draft, machine)
+    slot, key = draft.slot(machine.slot), machine.offer.key
+    again = _has_another_try(draft, machine, refusal)
+    if slot is not None and not slot.token:
+        draft.set_slot(slot.id, excluded=(*slot.excluded, f"{key}{SAME_ZONE}" if again else key))
+        if again:
+            return
+    draft.update(holds=with_refusal(draft.state.holds, refusal, machine.offer, draft.settings, now=draft.now))
+    held = active_hold(machine.offer, draft.state.holds, draft.now)
+    until = f", held until {held.until:%H:%M:%S}Z" if held else ""
+    draft.announce(
+        EventReason.LAUNCH_REFUSED,
+        f"{key}: {refusal.code} ({refusal.vendor_code}){until}",
+        machine.token,
+    )
+
+
+def _has_another_try(draft: Draft, machine: Machine, refusal: Refusal) -> bool:
+    """Whether the same zone is asked once more: only when it had no stock at this moment."""
+    if refusal.code is not ErrorCode.INSUFFICIENT_CAPACITY or refusal.not_offered:
+        return False
+    node_class = draft.resolved.node_classes.get(machine.offer.provider)
+    subnets = subnets_of(node_class.spec, machine.offer.region) if node_class else {}
+    tries = max(len(subnets.get(machine.offer.zone, ())), _TRIES_PER_ZONE)
+    return machine.subnet_index + 1 < tries
+
+
+def absorb_rejection(draft: Draft, machine: Machine, rejected: Rejected) -> None:
+    """The request cannot succeed as it is: hold the region (or the account's cloud) and say why."""
+    _forget(draft, machine)
+    offer = machine.offer
+    wide = rejected.code in (ErrorCode.UNAUTHENTICATED, ErrorCode.FORBIDDEN)
+    prefix = f"{offer.provider}" if wide else f"{offer.provider}/{offer.region}"
+    subject = (
+        f"{offer.provider}: Secret {offer.account}" if wide else f"{offer.provider} {offer.region}: launch"
+    )
+    reason = f"{subject} was rejected: {rejected.vendor_code} {rejected.message}".strip()
+    hold = OfferHold(prefix=prefix, until=draft.now + _REJECTED_HOLD, reason=f"{rejected.code}: {reason}")
+    draft.update(holds=(*(h for h in draft.state.holds if h.prefix != prefix), hold))
+    draft.announce(EventReason.LAUNCH_REJECTED, reason, machine.token, warning=True)
+
+
+def hold_failed_offer(draft: Draft, machine: Machine) -> None:
+    """A machine did not come up: the offer rests like one without stock."""
+    refusal = Refusal(
+        code=ErrorCode.INSUFFICIENT_CAPACITY, vendor_code=machine.leave_detail or "LaunchFailed"
+    )
+    draft.update(holds=with_refusal(draft.state.holds, refusal, machine.offer, draft.settings, now=draft.now))
+
+
+def _forget(draft: Draft, machine: Machine) -> None:
+    """No machine came of this launch: nothing to end, nothing to bill."""
+    slot = draft.slot(machine.slot)
+    if slot is not None and slot.token == machine.token:
+        draft.set_slot(slot.id, token="")
+    draft.drop_machine(machine.token)
