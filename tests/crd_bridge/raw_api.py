@@ -57,7 +57,10 @@ class RawApi:
         data = None if body is None else body.encode()
         self._connection.request(method, path, data, headers)
         answer = self._connection.getresponse()
-        return Answer(answer.status, json.loads(answer.read()))
+        text = answer.read().decode()
+        # A URL that is not served yet answers in plain words.
+        is_json = (answer.getheader("Content-Type") or "").startswith(JSON)
+        return Answer(answer.status, json.loads(text) if is_json else {"message": text.strip()})
 
     def create(self, namespace: str, plural: str, text: str) -> Answer:
         """Create from YAML as kubectl does by default: unknown and doubled fields are refused."""
