@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
+from sandbox.chaos import Case, Stage, matrix, pairs, run_cases, singles
 from sandbox.control_plane.binaries import MissingProgramError
 from sandbox.control_plane.compilation import CompilationError
 from sandbox.control_plane.go_toolchain import GoToolchainError
@@ -73,10 +74,18 @@ def _parser() -> argparse.ArgumentParser:
     status.set_defaults(command=_status)
     demo = commands.add_parser("demo", help="tell the life of a pool on real parts, in a sandbox of its own")
     demo.set_defaults(command=_demo)
+    chaos = commands.add_parser("chaos", help="kill each part, alone and in pairs, at each stage of a pool")
+    chaos.set_defaults(command=_chaos, cluster="own")
+    chaos.add_argument("--singles", action="store_true", help="only one part at a time")
+    chaos.add_argument("--pairs", type=int, metavar="K", help="only K pairs, chosen by the seed")
+    chaos.add_argument(
+        "--stages", nargs="+", choices=[stage.value for stage in Stage], help="only these stages"
+    )
     for command in (up, down, status):
         command.add_argument("--folder", type=Path, help="run folder (default: in the user's state folder)")
+    for command in (up, demo, chaos):
+        command.add_argument("--seed", type=int, default=1, help="of the clouds' market and of all chance")
     for command in (up, demo):
-        command.add_argument("--seed", type=int, default=1, help="market of the clouds (default 1)")
         command.add_argument(
             "--cluster",
             choices=("own", "current"),
@@ -128,6 +137,35 @@ def _demo(options: argparse.Namespace) -> int:
         Story(stack, _say).run()
         _say(f"the story is true, told in {time.monotonic() - started:.0f} s (seed {options.seed})")
     return DONE
+
+
+def _chaos(options: argparse.Namespace) -> int:
+    cases = chosen_cases(options)
+    with _fresh_stack(options) as stack:
+        _say(f"{len(cases)} cases, seed {options.seed}")
+        verdicts = run_cases(stack, cases, _say)
+        bad = [verdict for verdict in verdicts if not verdict.is_good]
+        _say(
+            f"{len(verdicts)} cases: {sum(len(v.orphans) for v in verdicts)} orphans, "
+            f"{sum(len(v.doubles) for v in verdicts)} doubles, {len(bad)} wrong end states"
+        )
+        if bad:
+            raise ExpectationError(
+                f"chaos found {len(bad)} bad cases of {len(verdicts)} (seed {options.seed})"
+            )
+    return DONE
+
+
+def chosen_cases(options: argparse.Namespace) -> list[Case]:
+    """The whole matrix, or the parts of it that the options name."""
+    stages = [Stage(name) for name in options.stages] if options.stages else list(Stage)
+    cases = matrix(options.seed, stages=stages)
+    if not options.singles and options.pairs is None:
+        return cases
+    return [
+        *(singles(cases) if options.singles else []),
+        *pairs(cases, options.seed, options.pairs or 0),
+    ]
 
 
 @contextmanager
