@@ -8,6 +8,8 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from temporalio import activity, workflow
+
 from activities.telemetry import logs
 from workers.errors import ConfigurationError
 from workers.settings import Settings, read_settings
@@ -27,7 +29,7 @@ def run(body: Body) -> int:
     """
     try:
         settings = read_settings()
-        logs.configure(settings.log_level)
+        _configure_logs(settings.log_level)
         asyncio.run(_until_signal(body, settings))
     except ConfigurationError as error:
         sys.stderr.write(f"spotgpu: {error}\n")
@@ -36,6 +38,15 @@ def run(body: Body) -> int:
         _log.exception("Process failed")
         return FAILED
     return 0
+
+
+def _configure_logs(level: str) -> None:
+    logs.configure(level)
+    # The facts stand in fields of their own; Temporal would repeat them in every message.
+    activity.logger.activity_info_on_message = False
+    workflow.logger.workflow_info_on_message = False
+    # One line per queue at each shutdown says nothing that "Worker drains" does not say.
+    logging.getLogger("temporalio.worker._worker").setLevel(max(logging.WARNING, logging.getLogger().level))
 
 
 async def _until_signal(body: Body, settings: Settings) -> None:

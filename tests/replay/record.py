@@ -4,10 +4,12 @@ import asyncio
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowHandle
 
 from sandbox.temporal_server import TemporalServer, find_program
+from tests.replay.standing_stories import STANDING_STORIES
 from tests.replay.stories import STORIES
 from tests.workflows.conftest import serving
 from tests.workflows.outside import Outside
@@ -23,11 +25,18 @@ async def record(address: str) -> list[Path]:
     for name, story in STORIES.items():
         outside = Outside()
         async with serving(client, outside):
-            handles = await story(client, outside)
-        for number, handle in enumerate(handles, start=1):
-            path = HISTORIES / f"{name}-{number}.json"
-            path.write_text((await handle.fetch_history()).to_json() + "\n")
-            written.append(path)
+            written += await _write(name, await story(client, outside))
+    for name, standing in STANDING_STORIES.items():
+        written += await _write(name, await standing(client))
+    return written
+
+
+async def _write(name: str, handles: list[WorkflowHandle[Any, Any]]) -> list[Path]:
+    written: list[Path] = []
+    for number, handle in enumerate(handles, start=1):
+        path = HISTORIES / f"{name}-{number}.json"
+        path.write_text((await handle.fetch_history()).to_json() + "\n")
+        written.append(path)
     return written
 
 

@@ -1,8 +1,10 @@
 """The command line as a person meets it: real processes, no server."""
 
+import logging
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -47,24 +49,39 @@ def test_replay_of_something_else_is_refused(tmp_path: Path, capsys: pytest.Capt
     assert "missing.json is no recorded history" in capsys.readouterr().err
 
 
+@pytest.fixture
+def _restored_logging() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+@pytest.mark.usefixtures("_restored_logging")
 @pytest.mark.parametrize("command", ["worker", "bridge"])
 @pytest.mark.parametrize(
-    ("environment", "said"),
+    ("name", "value", "said"),
     [
-        pytest.param({"SPOTGPU_REGIONS": "x"}, "setting SPOTGPU_REGIONS", id="wrong setting"),
-        pytest.param(
-            {"SPOTGPU_KUBECONFIG": "/no/such"}, "kubeconfig /no/such does not exist", id="no kubeconfig"
-        ),
+        pytest.param("SPOTGPU_REGIONS", "x", "setting SPOTGPU_REGIONS", id="wrong setting"),
+        pytest.param("SPOTGPU_KUBECONFIG", "/no/such", "/no/such does not exist", id="no kubeconfig"),
     ],
 )
-def test_process_that_cannot_start_says_why_in_one_line(
-    command: str, environment: dict[str, str], said: str
+def test_process_that_cannot_start_says_why_in_one_line(  # a case has three parts
+    command: str,
+    name: str,
+    value: str,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    ended = spotgpu(command, **environment)
-    assert ended.returncode == 2
-    assert ended.stderr.count("\n") == 1
-    assert ended.stderr.startswith("spotgpu: ")
-    assert said in ended.stderr
+    monkeypatch.setenv("SPOTGPU_HEALTH_PORT", "0")
+    monkeypatch.setenv(name, value)
+    assert run([command]) == 2
+    text = capsys.readouterr().err
+    assert text.startswith("spotgpu: ")
+    assert text.count("\n") == 1
+    assert said in text
 
 
 def test_process_without_a_kubernetes_api_says_so_in_one_line(tmp_path: Path) -> None:

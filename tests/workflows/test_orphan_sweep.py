@@ -7,6 +7,7 @@ import pytest
 from temporalio.client import Client
 
 from activities.cluster.base import POOLS
+from domain.contracts.errors import ClusterError, ErrorCode
 from domain.contracts.installation import Installation
 from domain.contracts.names import TAG_EPOCH, TAG_INSTALLATION, TAG_POOL, TAG_RETAINED
 from domain.contracts.pools import OrphanPolicy
@@ -183,3 +184,18 @@ async def test_sweep_reclaims_more_than_one_call_takes(client: Client) -> None:
     assert len(report.reclaimed) == 130
     assert world.cloud.machines == {}
     assert world.cloud.count("terminate") == 2
+
+
+async def test_p02_machines_whose_record_was_lost_are_found_by_tag_and_ended(client: Client) -> None:
+    """A tenth of the machines of a mass launch has no record, and the API server refuses some writes."""
+    world = StandingWorld("a")
+    machines = [world.cloud.add(f"a-{number}", pool="a", created_at=OLD) for number in range(1000)]
+    recorded = {machine.id for number, machine in enumerate(machines) if number % 10}
+    world.pools.owned["a"] = recorded
+    refused = ClusterError(ErrorCode.UNAVAILABLE, "refused", operation="create events", status=500)
+    world.cluster.fail_next("create events", refused, times=10)
+    first = await sweep(client, world)
+    second = await sweep(client, world)
+    assert (first.seen, len(first.reclaimed), second.reclaimed) == (1000, 100, ())
+    assert set(world.cloud.machines) == recorded
+    assert world.events().count("OrphanReclaimed") == 100
