@@ -4,10 +4,9 @@ import collections
 
 import pytest
 
-from crd_bridge.kinds import KINDS
-from crd_bridge.schema import parse
 from sandbox.control_plane.launcher import ControlPlane
 from tests.crd_bridge.raw_api import Answer, RawApi
+from tests.variants.judgement import BY_KIND, judge
 from tests.variants.resources import Variant, variants
 
 # Long enough for a first build of the programs.
@@ -15,20 +14,6 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
 SEED = 3
 COUNT = 800
-BY_KIND = {kind.kind: kind for kind in KINDS}
-
-
-def judge(variant: Variant, answer: Answer) -> str:
-    """What is wrong with the answer to one variant; empty when nothing is."""
-    if answer.status not in (201, 400, 422):
-        return f"{variant.what}: HTTP {answer.status} {answer.message[:200]}"
-    got = "accepted" if answer.ok else "refused"
-    if variant.expected not in (got, "either"):
-        return f"{variant.what}: {got} {answer.message[:200]}"
-    if answer.ok:
-        parse(BY_KIND[variant.kind], answer.body)  # must not raise: what the server takes we can read
-        return ""
-    return "" if variant.field in answer.message else f"{variant.what}: not named in {answer.message[:300]}"
 
 
 @pytest.fixture
