@@ -5,6 +5,7 @@ Names are contracts. A test compares the stubs with the implementations.
 
 from decimal import Decimal
 
+from pydantic import Field
 from temporalio import activity
 
 from domain.contracts.announcements import Announcement
@@ -102,7 +103,7 @@ class AskOwnersAnswer(Contract):
     """One answer per machine that got one; a machine without an answer is nobody's orphan."""
 
     answers: tuple[OwnershipAnswer, ...]
-    policies: dict[str, OrphanPolicy] = {}
+    policies: dict[str, OrphanPolicy] = Field(default_factory=dict[str, OrphanPolicy])
     """Pool uid to the policy that this pool sets."""
 
 

@@ -2,6 +2,8 @@
 
 from enum import StrEnum
 
+from typing_extensions import override
+
 from domain.contracts.model import Contract
 from domain.contracts.money import PriceQuote
 
@@ -71,6 +73,7 @@ class RegionKey(Contract):
     """Name of the credentials Secret."""
     region: str
 
+    @override
     def __str__(self) -> str:
         return f"{self.provider}:{self.account}:{self.region}"
 

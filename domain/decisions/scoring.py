@@ -120,17 +120,6 @@ class Ranking(Contract):
         """The first choice, None when nothing may be bought."""
         return self.ranked[0].offer if self.ranked else None
 
-    def excluded_summary(self) -> str:
-        """One clause for a person: reasons, most frequent first, with an example; empty when there are none.
-
-        For example ``3 OverCeiling (9.10 CNY is above the ceiling 8), 1 NoStock (the cloud says sold out)``.
-        """
-        by_reason: dict[Exclusion, list[str]] = {}
-        for entry in self.excluded:
-            by_reason.setdefault(entry.reason, []).append(entry.detail)
-        parts = sorted(by_reason.items(), key=lambda item: (-len(item[1]), item[0]))
-        return ", ".join(f"{len(details)} {reason} ({details[0]})" for reason, details in parts)
-
 
 @dataclass(frozen=True)
 class _Rule:

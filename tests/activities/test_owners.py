@@ -1,3 +1,5 @@
+from decimal import Decimal
+
 import pytest
 from temporalio.exceptions import ApplicationError
 
@@ -73,7 +75,7 @@ async def test_owners_are_not_judged_when_the_cluster_cannot_be_read() -> None:
 
 async def test_sweep_result_becomes_metrics() -> None:
     hands = OwnerActivities(FakeCluster(), FakePools())
-    record = SweepRecord(region=REGION, orphans=2, reclaimed=1, cost_per_hour="8.40")  # type: ignore[arg-type]
+    record = SweepRecord(region=REGION, orphans=2, reclaimed=1, cost_per_hour=Decimal("8.40"))
     await an_attempt().run(hands.record_sweep, record)
     text = metrics.expose().decode()
     labels = '{account="tencent-credentials",provider="tencent",region="ap-guangzhou"}'

@@ -95,7 +95,7 @@ async def test_watch_dates_observations_before_the_list(cloud: FakeProvider) -> 
     before = datetime.now(UTC)
     async with Watched(cloud, pools) as watched:
         await watched.polls(1)
-    assert before <= pools.told[0][2].as_of <= datetime.now(UTC)  # type: ignore[attr-defined]  # an observation
+    assert before <= pools.told[0][2].as_of <= datetime.now(UTC)  # type: ignore[attr-defined]  # by name  # an observation
 
 
 async def test_watch_ignores_machines_of_other_installations(cloud: FakeProvider) -> None:
@@ -145,7 +145,7 @@ async def test_watch_says_stale_then_opens_the_circuit_then_heals(cloud: FakePro
         await watched.until(lambda: pools.healths("a")[-1:] == ["ok"] and len(pools.healths("a")) > 1)
     assert pools.healths("a") == ["ok", "stale", "circuit-open", "ok"]
     assert pools.observations("a") == [["ins-0001"]], "a failed list says nothing about machines"
-    reasons = [p.reason for _, name, p in pools.told if name == "region_state"]  # type: ignore[attr-defined]
+    reasons = [p.reason for _, name, p in pools.told if name == "region_state"]  # type: ignore[attr-defined]  # a state
     assert "told to fail" in reasons[1]
     assert reasons[-1] == ""
 

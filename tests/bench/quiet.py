@@ -145,4 +145,4 @@ def _count_types(events: Iterable[HistoryEvent], since: datetime, until: datetim
 
 
 def _name(event_type: int) -> str:
-    return EventType.Name(event_type).removeprefix("EVENT_TYPE_").lower()  # type: ignore[arg-type]
+    return EventType.Name(event_type).removeprefix("EVENT_TYPE_").lower()  # type: ignore[arg-type]  # an enum value

@@ -26,7 +26,7 @@ def expected_queues() -> dict[str, str]:
     """Activity name to the queue that its options name."""
     drain = options.drain_node(REGION, timedelta())
     watch = options.watch_region(SyncSettings())
-    special = {"k8s.drain_node": drain["task_queue"], "cloud.watch_region": watch["task_queue"]}  # type: ignore[reportTypedDictNotRequiredAccess]
+    special = {"k8s.drain_node": drain.get("task_queue"), "cloud.watch_region": watch.get("task_queue")}
     found: dict[str, str] = {}
     for name, stub in inspect.getmembers(signatures, inspect.isfunction):
         definition = activity._Definition.from_callable(stub)

@@ -65,18 +65,6 @@ def test_rank_offers_frees_an_offer_at_the_end_of_its_hold() -> None:
     assert rank_offers([offer], a_pool(), a_strategy(), holds=[hold], now=NOON).best == offer
 
 
-def test_ranking_summary_counts_reasons_with_an_example() -> None:
-    offers = [
-        an_offer("9.10"),
-        an_offer("9.20", zone="ap-guangzhou-4"),
-        an_offer(zone="ap-guangzhou-6", stock="none"),
-    ]
-    ranking = rank_offers(offers, a_pool(maxPricePerHour=8), a_strategy(), now=NOON)
-    assert ranking.excluded_summary() == (
-        "2 OverCeiling (9.10 CNY is above the ceiling 8), 1 NoStock (the cloud says sold out)"
-    )
-
-
 def test_rank_offers_says_so_when_only_a_degraded_topology_is_left() -> None:
     profile = ProfileSpec.model_validate({"poolRef": "p", "gpuRequirement": {"preferredTopology": "NVLink"}})
     ranking = rank_offers(

@@ -292,7 +292,7 @@ def test_detached_control_plane_is_found_and_ended_by_another_process(tmp_path: 
         "programs = find_or_build(os.environ, print)\n"
         "ControlPlane(Path(sys.argv[1]), programs, Options(die_with_parent=False)).start()\n"
     )
-    subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=REPOSITORY, check=True)  # noqa: S603
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=REPOSITORY, check=True)  # noqa: S603 - ours
     plane = ControlPlane.attach(tmp_path)
     plane.wait_ready()
     assert set(plane.pids()) == set(START_ORDER)
