@@ -39,6 +39,8 @@ class CloudCase:
         unknown_id: An id in the vendor's form that no machine has.
         create_action: The vendor's name of the create call.
         list_action: Of the call that lists and describes.
+        states_spot_prices: Whether an API tells what spot capacity costs; without one, offers have no price.
+        client_token: Launch token to what the vendor gets as client token.
         one_call_offers: How many calls ``offers`` needs for one type at most.
     """
 
@@ -57,6 +59,8 @@ class CloudCase:
     unknown_id: str
     create_action: str = "RunInstances"
     list_action: str = "DescribeInstances"
+    states_spot_prices: bool = True
+    client_token: Callable[[str], str] = str
     keys: Mapping[str, str] = field(
         default_factory=lambda: {"accessKeyId": "AKIDCONFORMANCE", "accessKeySecret": "conformanceSecret"}
     )

@@ -1,0 +1,540 @@
+"""Huawei Cloud ECS: one account in one region, over ``huaweicloudsdkecs``.
+
+APIs: CreatePostPaidServers, ShowJob, DeleteServers, ListServersDetails, ListFlavorSellPolicies,
+BatchCreateServerTags, BatchDeleteServerTags (v1); of the billing service ListOnDemandResourceRatings (v2).
+Auth: access key and secret from the credentials Secret, optionally with a security token; SDK-HMAC-SHA256.
+The Secret's ``projectId.<region>`` or ``projectId`` names the project; without them it is looked up.
+Source: the SDK's own texts (3.1.219, 2026) and the ECS error tables (2026).
+"""
+
+import base64
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import ROUND_FLOOR, Decimal
+from typing import Final, TypeVar
+from uuid import UUID, uuid5
+
+from pydantic import BaseModel
+
+from activities.providers import huawei_answers as answers
+from activities.providers import huawei_tags
+from activities.providers.base import Credentials
+from activities.providers.endpoints import endpoint_from
+from activities.providers.huawei_errors import (
+    NAME,
+    NOT_OFFERED,
+    is_bid_too_high,
+    job_fault,
+    market_answer,
+    translate_errors,
+)
+from activities.providers.huawei_sdk import Answer, EcsCalls, UnansweredError
+from domain.contracts.errors import ErrorCode, ProviderError
+from domain.contracts.instances import (
+    Created,
+    Instance,
+    InstanceState,
+    LaunchRequest,
+    LaunchResult,
+    OfferQuery,
+    Rejected,
+)
+from domain.contracts.model import Contract
+from domain.contracts.money import PriceQuote
+from domain.contracts.names import TAG_INSTALLATION, TAG_LAUNCH, TAG_RETAINED
+from domain.contracts.offers import CapacityType, InstanceType, Offer, RegionKey, Stock
+from domain.contracts.provider_ids import provider_id
+
+MAX_IDS_PER_CALL: Final = 100
+"""The vendor's advice for the ids of one URL; deletions could take 1,000."""
+MAX_PAGE: Final = 1000
+MAX_PAGES: Final = 5
+"""5,000 machines of one installation in one region, what a reading may hold; more is a fault."""
+MAX_USER_DATA_BYTES: Final = 32 * 1024
+MAX_NAME_CHARS: Final = 64
+PRICE_STEP: Final = Decimal("0.001")
+"""Finest bid that is sent."""
+TOKEN_NAMESPACE: Final = UUID("5f0c6f0e-3f3b-5c55-9d0a-6c1f3f1d9b3e")
+"""Launch tokens have up to 64 characters, ``X-Client-Token`` is to be a UUID: uuid5 of the token in here."""
+SPOT_CHARGING: Final = "2"
+SPOT_MODE: Final = "spot"
+ON_DEMAND_MODE: Final = "postPaid"
+PAY_PER_USE: Final = 0
+
+# Source: server states, ECS API reference.
+STATES: Final[Mapping[str, InstanceState]] = {
+    "BUILD": InstanceState.PENDING,
+    **dict.fromkeys(("ACTIVE", "REBOOT", "HARD_REBOOT", "REBUILD", "RESIZE"), InstanceState.RUNNING),
+    **dict.fromkeys(("VERIFY_RESIZE", "REVERT_RESIZE", "MIGRATING"), InstanceState.RUNNING),
+    **dict.fromkeys(("SHUTOFF", "PAUSED", "SUSPENDED"), InstanceState.INTERRUPTING),
+    **dict.fromkeys(("SHELVED", "SHELVED_OFFLOADED"), InstanceState.INTERRUPTING),
+    "ERROR": InstanceState.TERMINATED,
+    "DELETED": InstanceState.TERMINATED,
+    "SOFT_DELETED": InstanceState.TERMINATED,
+}
+USUAL_STATES: Final = frozenset({"BUILD", "ACTIVE"})
+"""States that need no reason beside them."""
+GOING: Final = frozenset({"deleting", "powering-off"})
+"""Tasks of a server that still says ACTIVE."""
+NOTHING_TO_END: Final = frozenset({"deleting", "DELETED", "SOFT_DELETED"})
+FROZEN: Final = "freeze"
+
+_Shape = TypeVar("_Shape", bound=BaseModel)
+
+
+class HuaweiSettings(Contract):
+    """What an operator may set for this cloud."""
+
+    endpoint: str = ""
+    """``host:port`` or a URL of another endpoint; empty means the vendor's for the region."""
+    billing_endpoint: str = "https://bss.myhuaweicloud.com"
+    """Prices; accounts of the international site need ``https://bss-intl.myhuaweicloud.com``."""
+    connect_timeout_seconds: float = 5
+    read_timeout_seconds: float = 15
+    launch_seconds: float = 60
+    """A purchase is followed so long; its machine is known before, and read like any other after."""
+    first_poll_seconds: float = 1
+    poll_seconds: float = 5
+
+
+def client_token(launch_token: str) -> str:
+    """What ``X-Client-Token`` carries for a launch token."""
+    return str(uuid5(TOKEN_NAMESPACE, launch_token))
+
+
+def launch_flaw(request: LaunchRequest, user_data: str) -> str:
+    """What makes a request impossible before it is sent: what, where and what to do; empty when fine."""
+    size = len(user_data.encode())
+    if size > MAX_USER_DATA_BYTES:
+        return (
+            f"user data has {size} bytes, at most {MAX_USER_DATA_BYTES} can be sent: "
+            "shorten userDataTemplate of the node class and fetch the rest at boot"
+        )
+    bid = request.max_price_per_hour
+    if bid is not None and bid < PRICE_STEP:
+        return f"the bid {bid} per hour is below the least price of {PRICE_STEP}: raise maxPricePerHour"
+    if len(request.name) > MAX_NAME_CHARS:
+        return f"the name {request.name} has more than {MAX_NAME_CHARS} characters: shorten the pool's name"
+    return huawei_tags.flaw({**request.tags, TAG_LAUNCH: request.token})
+
+
+def launch_body(request: LaunchRequest, user_data: str, *, with_bid: bool = True) -> dict[str, object]:
+    """Body of CreatePostPaidServers for one machine.
+
+    The same request gives the same body, as its token demands: nothing here may depend on the time. There is
+    no address and no data disk that could outlive the machine.
+    """
+    tags = huawei_tags.stored({**request.tags, TAG_LAUNCH: request.token})
+    server: dict[str, object] = {
+        "availability_zone": request.offer.zone,
+        "count": 1,
+        "extendparam": spot_terms(request, with_bid=with_bid),
+        "flavorRef": request.offer.instance_type.name,
+        "imageRef": request.image_id,
+        "name": request.name or f"spotgpu-{client_token(request.token)[:8]}",
+        "nics": [{"subnet_id": request.subnet_id}],
+        "root_volume": {"volumetype": request.disk.type, "size": request.disk.size_gb},
+        "security_groups": [{"id": group} for group in request.security_group_ids],
+        "server_tags": [{"key": key, "value": tags[key]} for key in sorted(tags)],
+        "user_data": base64.b64encode(user_data.encode()).decode("ascii"),
+        "vpcid": request.vpc_id,
+    }
+    if request.key_pair_id:
+        server["key_name"] = request.key_pair_id
+    return {"server": server}
+
+
+def spot_terms(request: LaunchRequest, *, with_bid: bool) -> dict[str, object]:
+    """How it is paid. Without a bid the vendor takes the on-demand price as the limit."""
+    terms: dict[str, object] = {"chargingMode": PAY_PER_USE}
+    if request.offer.capacity_type is not CapacityType.SPOT:
+        return terms
+    terms["marketType"] = SPOT_MODE
+    if with_bid and request.max_price_per_hour is not None:
+        bid = request.max_price_per_hour.quantize(PRICE_STEP, rounding=ROUND_FLOOR)
+        terms["spotPrice"] = f"{bid:f}"
+    return terms
+
+
+def instance_from(seen: answers.SeenServer, region: str) -> Instance | None:
+    """One server of an answer; None for one that is not there, whose record is empty but for its id.
+
+    This API shows no notice of a reclaim: only the machine itself hears it.
+    """
+    if not seen.status:
+        return None
+    if seen.created is None or seen.flavor is None:
+        raise UnansweredError(f"server {seen.id} without created or flavor", never_left=False)
+    # A state that is not listed (UNKNOWN is the vendor's own) says nothing; its word is the reason.
+    state = STATES.get(seen.status, InstanceState.PENDING)
+    reason = "" if seen.status in USUAL_STATES else seen.status
+    frozen = FROZEN if seen.metadata.get("EcmResStatus") == FROZEN else ""
+    leaving = seen.task_state if seen.task_state in GOING else frozen
+    if leaving and state is not InstanceState.TERMINATED:
+        state, reason = InstanceState.INTERRUPTING, leaving
+    spot = seen.metadata.get("charging_mode") == SPOT_CHARGING
+    return Instance(
+        provider=NAME,
+        region=region,
+        zone=seen.zone,
+        id=seen.id,
+        provider_id=provider_id(NAME, region, seen.zone, seen.id),
+        instance_type=seen.flavor.id,
+        capacity_type=CapacityType.SPOT if spot else CapacityType.ON_DEMAND,
+        state=state,
+        reason=reason,
+        created_at=seen.created,
+        interrupt_deadline=None,
+        tags=huawei_tags.given(seen.tags),
+    )
+
+
+def stocks_from(policies: Iterable[answers.SellPolicy], instance_type: str, mode: str) -> dict[str, Stock]:
+    """Zone to stock of one type; zones that do not sell it are absent.
+
+    The vendor knows two words: ``available``, which is normal sale, and ``sellout``.
+    """
+    stocks: dict[str, Stock] = {}
+    for policy in policies:
+        if policy.flavor_id == instance_type and policy.sell_mode == mode:
+            stock = Stock.AMPLE if policy.sell_status == "available" else Stock.NONE
+            before = stocks.get(policy.availability_zone_id, stock)
+            stocks[policy.availability_zone_id] = stock if before is Stock.NONE else before
+    return stocks
+
+
+def quote_from(rating: answers.Rating, *, now: datetime) -> PriceQuote | None:
+    """What one hour costs without interruption, after the account's discounts; None without an amount."""
+    amount = rating.official_website_amount if rating.amount is None else rating.amount
+    if amount is None or amount <= 0 or rating.measure_id not in (None, 1):
+        return None
+    currency = rating.currency or "CNY"
+    return PriceQuote(per_hour=amount, currency=currency, as_of=now, source="ListOnDemandResourceRatings")
+
+
+class HuaweiProvider:
+    """``Provider`` for Huawei Cloud. The client is built at the first call and when the keys change."""
+
+    def __init__(
+        self,
+        key: RegionKey,
+        credentials: Credentials,
+        settings: HuaweiSettings,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._key = key
+        self._credentials = credentials
+        self._settings = settings
+        self._now = now
+        self._lock = threading.Lock()
+        self._built: tuple[Mapping[str, str], EcsCalls] | None = None
+
+    @property
+    def key(self) -> RegionKey:
+        """The account and region that this object speaks for."""
+        return self._key
+
+    def launch(self, request: LaunchRequest, user_data: str) -> LaunchResult:
+        """One create call, and its job followed to its end: acceptance is not success.
+
+        Stock and quota are answered by the job. When the job does not end in time, or cannot be read, the
+        machine is ``Created`` all the same: its id is known, and what becomes of it is seen by reading it.
+        """
+        flaw = launch_flaw(request, user_data)
+        if flaw:
+            return Rejected(code=ErrorCode.INVALID_REQUEST, vendor_code="", message=flaw)
+        until = time.monotonic() + self._settings.launch_seconds
+        try:
+            made = self._create(request, user_data)
+            job = self._followed(made.job_id, until) if made.job_id else None
+            return self._outcome(made, job, request.offer.zone)
+        except ProviderError as fault:
+            return market_answer(fault)
+
+    def _create(self, request: LaunchRequest, user_data: str) -> answers.CreatedServers:
+        """Send the purchase; a bid that is refused for being too high is left out, which is a lower one."""
+        token = client_token(request.token)
+        try:
+            return self._post(token, launch_body(request, user_data))
+        except ProviderError as fault:
+            if not is_bid_too_high(fault):
+                raise
+        return self._post(token, launch_body(request, user_data, with_bid=False))
+
+    def _post(self, token: str, body: Mapping[str, object]) -> answers.CreatedServers:
+        calls = self._calls()
+        with translate_errors("CreatePostPaidServers", creating=True):
+            answer = calls.call("CreatePostPaidServers", body, x_client_token=token)
+            made = answers.CreatedServers.model_validate(answer.body)
+        if made.job_id or made.server_ids:
+            return made
+        # A flow limit (Common.0024) is such a success, with HTTP status 202.
+        problem = made.error or answers.Problem()
+        raise ProviderError(
+            ErrorCode.UNKNOWN_OUTCOME,
+            f"HTTP status {answer.status} without a job and without ids. {problem.message}".strip(),
+            provider=NAME,
+            operation="CreatePostPaidServers",
+            vendor_code=problem.code,
+        )
+
+    def _followed(self, job_id: str, until: float) -> answers.Job | None:
+        """The job at its end; None when it did not end in time or may not be read."""
+        wait = self._settings.first_poll_seconds
+        while (left := until - time.monotonic()) > 0:
+            time.sleep(min(wait, left))
+            wait = min(2 * wait, self._settings.poll_seconds)
+            try:
+                job = self._read("ShowJob", answers.Job, job_id=job_id)
+            except ProviderError as fault:
+                if fault.code in (ErrorCode.UNAUTHENTICATED, ErrorCode.FORBIDDEN):
+                    return None
+                continue  # the machine is bought: one reading less is no reason to forget it
+            if job.ended:
+                return job
+        return None
+
+    def _outcome(self, made: answers.CreatedServers, job: answers.Job | None, zone: str) -> LaunchResult:
+        ids = made.server_ids or (job.server_ids if job else ())
+        if job is not None and job.status == "FAIL":
+            return self._failed(job, ids, zone)
+        if len(ids) != 1:
+            text = f"success with {len(ids)} ids instead of one (job {made.job_id or 'none'})"
+            raise ProviderError(
+                ErrorCode.UNKNOWN_OUTCOME, text, provider=NAME, operation="CreatePostPaidServers"
+            )
+        return Created(instance_id=ids[0], zone=zone)
+
+    def _failed(self, job: answers.Job, ids: Sequence[str], zone: str) -> LaunchResult:
+        """A failed purchase may leave a broken server: it is deleted, or named so that it will be."""
+        try:
+            self.terminate(ids)
+        except ProviderError:
+            return Created(instance_id=ids[0], zone=zone)
+        return market_answer(job_fault(job))
+
+    def terminate(self, instance_ids: Sequence[str]) -> None:
+        """One DeleteServers call; where one machine spoils the batch, a few more to leave it out."""
+        for batch in _batches(instance_ids, MAX_IDS_PER_CALL):
+            self._end(batch)
+
+    def _end(self, instance_ids: Sequence[str]) -> None:
+        """The vendor ends all of a batch or none: what is gone is left out, what is left is halved."""
+        # Both are false by default: addresses and data disks would stay and cost money.
+        body = {
+            "delete_publicip": True,
+            "delete_volume": True,
+            "servers": [{"id": each} for each in instance_ids],
+        }
+        try:
+            with translate_errors("DeleteServers"):
+                self._calls().call("DeleteServers", body)
+        except ProviderError as fault:
+            if fault.code not in (ErrorCode.NOT_FOUND, ErrorCode.CONFLICT):
+                raise
+            if fault.code is ErrorCode.NOT_FOUND and len(instance_ids) == 1:
+                return
+            parts = self._parts_to_end(instance_ids)
+            if parts == [list(instance_ids)]:
+                raise  # one machine, there and not to be ended now: it is being taken back, or locked
+            _each(parts, self._end)
+
+    def _parts_to_end(self, instance_ids: Sequence[str]) -> list[list[str]]:
+        """What of a refused batch is still to be ended: smaller than before, or one machine alone."""
+        living = [
+            machine.id for machine in self.describe(instance_ids) if machine.reason not in NOTHING_TO_END
+        ]
+        if len(living) < len(instance_ids):
+            return [living] if living else []
+        middle = len(instance_ids) // 2
+        halves = (list(instance_ids[:middle]), list(instance_ids[middle:]))
+        return [part for part in halves if part]
+
+    def describe(self, instance_ids: Sequence[str]) -> list[Instance]:
+        """One ListServersDetails call per 100 ids."""
+        found: list[Instance] = []
+        for batch in _batches(instance_ids, MAX_IDS_PER_CALL):
+            _, machines = self._page(server_id=",".join(batch), limit=MAX_IDS_PER_CALL)
+            found += machines
+        return found
+
+    def list_tagged(self, tags: Mapping[str, str]) -> list[Instance]:
+        """One ListServersDetails call per 1,000 machines that carry the most telling of the tags.
+
+        A page begins after the last machine of the one before, so that a list that changes meanwhile loses
+        nothing. See ``huawei_tags`` for how tags and a long launch token map.
+        """
+        found: dict[str, Instance] = {}
+        tag, marker = huawei_tags.search_text(tags), {}
+        for _ in range(MAX_PAGES):
+            seen, machines = self._page(tags=tag, limit=MAX_PAGE, **marker)
+            found.update((machine.id, machine) for machine in machines)
+            if len(seen) < MAX_PAGE:
+                return [machine for machine in found.values() if tags.items() <= machine.tags.items()]
+            marker = {"marker": seen[-1].id}
+        text = f"more than {MAX_PAGES * MAX_PAGE} machines carry these tags"
+        raise ProviderError(ErrorCode.UNKNOWN, text, provider=NAME, operation="ListServersDetails")
+
+    def _page(self, **which: str | int) -> tuple[tuple[answers.SeenServer, ...], list[Instance]]:
+        """Records of one page, and the machines among them."""
+        with translate_errors("ListServersDetails"):
+            answer = self._calls().call("ListServersDetails", **which)
+            seen = answers.ServersDetails.model_validate(answer.body).servers
+            machines = (instance_from(each, self._key.region) for each in seen)
+            return seen, [machine for machine in machines if machine is not None]
+
+    def offers(self, query: OfferQuery, types: Sequence[InstanceType]) -> list[Offer]:
+        """Per type one ListFlavorSellPolicies call, and for on-demand one for its price.
+
+        No API states the market's price of spot capacity: such offers have none.
+        """
+        asked = [kind for kind in types if kind.provider is NAME and kind.name in query.instance_types]
+        return [offer for kind in asked for offer in self._offers_of(kind, query)]
+
+    def _offers_of(self, kind: InstanceType, query: OfferQuery) -> list[Offer]:
+        spot = query.capacity_type is CapacityType.SPOT
+        stocks = self._stocks(kind.name, SPOT_MODE if spot else ON_DEMAND_MODE)
+        price = self._on_demand_price(kind.name) if stocks and not spot else None
+        return [
+            Offer(
+                provider=NAME,
+                account=self._key.account,
+                region=self._key.region,
+                zone=zone,
+                instance_type=kind,
+                capacity_type=query.capacity_type,
+                price=price,
+                stock=stock,
+            )
+            for zone, stock in stocks.items()
+            if not query.zones or zone in query.zones
+        ]
+
+    def _stocks(self, instance_type: str, mode: str) -> dict[str, Stock]:
+        """Zone to stock of one type; none when the region does not know it."""
+        try:
+            answer = self._read(
+                "ListFlavorSellPolicies",
+                answers.SellPolicies,
+                flavor_id=instance_type,
+                sell_mode=mode,
+                limit=MAX_PAGE,
+            )
+        except ProviderError as fault:
+            if fault.vendor_code in NOT_OFFERED:
+                return {}
+            raise
+        return stocks_from(answer.sell_policies, instance_type, mode)
+
+    def _on_demand_price(self, instance_type: str) -> PriceQuote | None:
+        """The price of one hour; None for an account that may not ask, or a type that has none."""
+        calls = self._calls()
+        try:
+            with translate_errors("ListOnDemandResourceRatings"):
+                body = rating_body(calls.project_id, self._key.region, instance_type)
+                rating = answers.Rating.model_validate(calls.rate(body).body)
+        except ProviderError as fault:
+            if fault.code in (ErrorCode.THROTTLED, ErrorCode.UNAVAILABLE):
+                raise
+            return None
+        return quote_from(rating, now=self._now())
+
+    def retain(self, instance_ids: Sequence[str], installation: str) -> None:
+        """Two calls per machine, one adds and one takes away: a stop between them leaves both tags."""
+        _each(_batches(instance_ids, 1), lambda ids: self._retag(ids[0], installation))
+
+    def _retag(self, instance_id: str, installation: str) -> None:
+        added = {"action": "create", "tags": [{"key": TAG_RETAINED, "value": installation}]}
+        taken = {"action": "delete", "tags": [{"key": TAG_INSTALLATION, "value": installation}]}
+        try:
+            for action, body in (("BatchCreateServerTags", added), ("BatchDeleteServerTags", taken)):
+                with translate_errors(action):
+                    self._calls().call(action, body, server_id=instance_id)
+        except ProviderError as fault:
+            if fault.code is not ErrorCode.NOT_FOUND:
+                raise
+
+    def close(self) -> None:
+        """Release the connections and forget the keys."""
+        with self._lock:
+            built, self._built = self._built, None
+        if built is not None:
+            built[1].close()
+
+    def _read(self, action: str, shape: type[_Shape], **fields: str | int) -> _Shape:
+        with translate_errors(action):
+            answer: Answer = self._calls().call(action, **fields)
+            return shape.model_validate(answer.body)
+
+    def _calls(self) -> EcsCalls:
+        """The client for the keys of this moment; keys are read at each use."""
+        keys = dict(self._credentials.read())
+        with self._lock:
+            if self._built is None or self._built[0] != keys:
+                # The client before stays open for the threads that are using it; nobody holds it after them.
+                self._built = (keys, self._connect(keys))
+            return self._built[1]
+
+    def _connect(self, keys: Mapping[str, str]) -> EcsCalls:
+        with translate_errors("KeystoneListProjects"):
+            return EcsCalls(
+                self._key.region,
+                keys,
+                endpoint_from(self._settings.endpoint),
+                billing_endpoint=self._settings.billing_endpoint,
+                timeouts=(
+                    timedelta(seconds=self._settings.connect_timeout_seconds),
+                    timedelta(seconds=self._settings.read_timeout_seconds),
+                ),
+            )
+
+
+def build(key: RegionKey, credentials: Credentials, *, endpoint: str = "") -> HuaweiProvider:
+    """The adapter of one account and region. Imports the SDK and connects only when it is first used.
+
+    Args:
+        key: Which region of which account.
+        credentials: Where the keys are read, at each use.
+        endpoint: ``host:port`` or a URL that replaces the vendor's own addresses.
+    """
+    return HuaweiProvider(key, credentials, HuaweiSettings(endpoint=endpoint))
+
+
+def rating_body(project_id: str, region: str, instance_type: str) -> dict[str, object]:
+    """Body of a question for the price of one hour (measure 4) of a Linux machine, not rounded."""
+    product: dict[str, object] = {
+        "id": "1",
+        "cloud_service_type": "hws.service.type.ec2",
+        "resource_type": "hws.resource.type.vm",
+        "resource_spec": f"{instance_type}.linux",
+        "region": region,
+        "usage_factor": "Duration",
+        "usage_value": 1,
+        "usage_measure_id": 4,
+        "subscription_num": 1,
+    }
+    return {"project_id": project_id, "inquiry_precision": 1, "product_infos": [product]}
+
+
+def _each(parts: Iterable[Sequence[str]], act: Callable[[Sequence[str]], None]) -> None:
+    """Act on every part.
+
+    Raises:
+        ProviderError: the first that a part raised, after all others were tried.
+    """
+    refused: ProviderError | None = None
+    for part in parts:
+        try:
+            act(part)
+        except ProviderError as fault:
+            refused = refused or fault
+    if refused is not None:
+        raise refused
+
+
+def _batches(instance_ids: Sequence[str], size: int) -> list[list[str]]:
+    """Ids without repetition, in batches."""
+    ids = list(dict.fromkeys(instance_ids))
+    return [ids[start : start + size] for start in range(0, len(ids), size)]
