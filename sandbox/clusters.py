@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import subprocess
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,8 +18,12 @@ from sandbox.control_plane.health import answers_ok
 from sandbox.control_plane.kubeconfigs import write_kubeconfig, write_private
 from sandbox.control_plane.launcher import ControlPlane, ControlPlaneError
 from sandbox.control_plane.processes import ProcessError, ProcessTable
+from sandbox.machines import MACHINE
 from sandbox.node_api import ApiAccess
 from sandbox.ports import HOST, pick_ports
+
+_PROXY_SECONDS = 20
+_POLL_SECONDS = 0.1
 
 
 class Cluster(Protocol):
@@ -145,9 +150,23 @@ class CurrentCluster:
         environment = {"HOME": str(self._folder), "PATH": "/usr/bin:/bin"}
         for name, command in (("kubectl-proxy", self._proxy(port)), ("kwok", self._kwok(kwok_port))):
             self._processes.start(name, command, environment, die_with_parent=self._die_with_parent)
+        deadline = time.monotonic() + _PROXY_SECONDS
+        while not answers_ok(f"http://{HOST}:{port}/readyz"):
+            if time.monotonic() >= deadline or not self._processes.is_alive("kubectl-proxy"):
+                tail = self._processes.log_tail("kubectl-proxy")
+                raise ControlPlaneError(f"kubectl proxy does not answer on port {port}:\n{tail}")
+            time.sleep(_POLL_SECONDS)
 
     def stop(self) -> None:
-        """End kwok and the proxy; the cluster itself stays as it is."""
+        """Remove the Nodes of machines, which nobody would keep alive, and end kwok and the proxy.
+
+        Definitions, rights, Secrets and pools stay in the cluster: they are the user's now.
+        """
+        if self._processes.is_alive("kwok") and self.answers():
+            nodes = json.loads(self.kubectl("get", "nodes", "-o", "json"))["items"]
+            ours = [n["metadata"]["name"] for n in nodes if MACHINE in n["metadata"].get("annotations", {})]
+            if ours:
+                self.kubectl("delete", "nodes", *ours, "--ignore-not-found")
         for name in ("kwok", "kubectl-proxy"):
             self._processes.stop(name, grace_seconds=3)
 

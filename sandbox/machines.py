@@ -27,6 +27,9 @@ from sandbox.control_plane.annotations import (
 from sandbox.metadata import metadata_of
 from sandbox.node_api import JsonObject, NodeApi, NodeApiError
 
+MACHINE = "sandbox.spotgpu.zuoyang.io/machine"
+"""Annotation of a Node: the id of the machine that registered it."""
+
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
@@ -258,7 +261,7 @@ class Machines:
     async def _patch_own_node(self, life: Life, patch: JsonObject) -> bool:
         """Patch the Node unless it is gone or a successor of the same name took its place."""
         present = await self._api.node(life.node_name)
-        if present is None or present["metadata"]["annotations"].get(_MACHINE) != life.machine.id:
+        if present is None or present["metadata"]["annotations"].get(MACHINE) != life.machine.id:
             return False
         return await self._api.patch_node(life.node_name, patch)
 
@@ -281,10 +284,6 @@ class Machines:
     async def _freeze(self, pod: JsonObject) -> None:
         meta = pod["metadata"]
         await _persist(lambda: self._api.patch_pod(meta["namespace"], meta["name"], _power(POWER_OFF)))
-
-
-_MACHINE = "sandbox.spotgpu.zuoyang.io/machine"
-"""On a Node: the id of the machine that registered it."""
 
 
 def _power(state: str) -> JsonObject:
@@ -325,7 +324,7 @@ def _node(life: Life, name: str, plan: BootPlan) -> JsonObject:
             "annotations": {
                 MANAGED_BY_KWOK: MANAGED_BY_KWOK_VALUE,
                 POWER: POWER_ON,
-                _MACHINE: life.machine.id,
+                MACHINE: life.machine.id,
             },
         },
         "spec": spec,
