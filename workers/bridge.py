@@ -41,12 +41,11 @@ async def run_bridge_process(settings: Settings, stop: asyncio.Event) -> None:
         client = await connect_temporal(settings, f"spotgpu-bridge@{identity}")
         await search_attributes.check(client)
         installation = await read_or_make(cluster, settings.operator_namespace)
-        reader = PoolReader(cluster)
+        reader = PoolReader(cluster, timedelta(seconds=settings.status_read_seconds))
         collector = metrics.PoolCollector(lambda: reader.samples)
         metrics.REGISTRY.register(collector)
         stack.callback(metrics.REGISTRY.unregister, collector)
-        reading = asyncio.create_task(reader.run(timedelta(seconds=settings.status_read_seconds)))
-        stack.push_async_callback(_end, reading)
+        health.before_metrics = reader.refresh
         health.waits_for = ""
         _log.info("Bridge runs", extra={"address": address, "identity": identity})
         await run_bridge(cluster, client, bridge_settings(settings, installation, identity), stop)
@@ -79,8 +78,3 @@ def _show_skipped(nodes: Mapping[SkipReason, int]) -> None:
 
 def _observe_lag(work: str, success: bool, seconds: float) -> None:  # noqa: FBT001  # the hook's signature
     metrics.RECONCILE_LAG_SECONDS.labels(work, "ok" if success else "failed").observe(seconds)
-
-
-async def _end(task: "asyncio.Task[None]") -> None:
-    task.cancel()
-    await asyncio.wait([task])

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -23,6 +23,8 @@ class Health:
     def __init__(self) -> None:
         self.waits_for = "start"
         """Why it is not ready; empty once it is."""
+        self.before_metrics: Callable[[], Awaitable[None]] = _nothing
+        """Brings up to date what the series are computed from."""
         self._turned_at = time.monotonic()
 
     async def beat(self) -> None:
@@ -43,6 +45,7 @@ class Health:
         return web.Response(text="ready\n")
 
     async def _metrics(self, _: web.Request) -> web.Response:
+        await self.before_metrics()
         return web.Response(body=metrics.expose(), headers={"Content-Type": _TEXT_FORMAT})
 
     def routes(self) -> web.Application:
@@ -52,6 +55,10 @@ class Health:
         app.router.add_get("/readyz", self._ready)
         app.router.add_get("/metrics", self._metrics)
         return app
+
+
+async def _nothing() -> None:
+    """Most processes compute their series from what they count."""
 
 
 @asynccontextmanager

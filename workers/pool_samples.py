@@ -1,9 +1,11 @@
-"""The pools' own words for the metrics: spec and status of every GPUSpotPool, read at intervals."""
+"""What every GPUSpotPool says of itself, for the metrics: read when somebody asks for them."""
 
 import asyncio
 import logging
+import time
 from datetime import timedelta
 from decimal import Decimal
+from typing import Final
 
 from activities.cluster.base import POOLS, Cluster, Object, parse_time
 from activities.telemetry.metrics import PoolSample
@@ -11,22 +13,32 @@ from domain.contracts.errors import ClusterError
 
 _log = logging.getLogger(__name__)
 
+_PATIENCE_SECONDS: Final = 5.0
+"""Prometheus gives up a scrape after ten seconds; the other series must not be lost with these."""
+
 
 class PoolReader:
-    """Keeps the last complete reading; a pool that is gone leaves with the next one."""
+    """Reads when somebody asks and the last complete reading is old; a pool that is gone leaves with it."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, max_age: timedelta) -> None:
         self._cluster = cluster
+        self._max_age_seconds = max_age.total_seconds()
+        self._read_at: float | None = None
+        self._lock = asyncio.Lock()
         self.samples: tuple[PoolSample, ...] = ()
 
-    async def run(self, interval: timedelta) -> None:
-        """Read for ever."""
-        while True:
+    async def refresh(self) -> None:
+        """Read all pools unless the last reading is young enough; after a failure the last one stays."""
+        async with self._lock:
+            if self._read_at is not None and time.monotonic() - self._read_at < self._max_age_seconds:
+                return
             try:
-                self.samples = await self._read()
-            except ClusterError as error:
+                async with asyncio.timeout(_PATIENCE_SECONDS):
+                    self.samples = await self._read()
+            except (ClusterError, TimeoutError) as error:
                 _log.warning("Pools could not be read for the metrics", extra={"reason": str(error)})
-            await asyncio.sleep(interval.total_seconds())
+            else:
+                self._read_at = time.monotonic()
 
     async def _read(self) -> tuple[PoolSample, ...]:
         samples: list[PoolSample] = []

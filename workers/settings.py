@@ -99,7 +99,8 @@ class Settings(BaseSettings):
     temporal_metrics_port: int = Field(default=0, ge=0, le=65535)
     """Port of the Temporal SDK's own metrics; 0 turns them off."""
     status_read_seconds: float = Field(default=15, gt=0)
-    """Seconds between two readings of all pools for the pool metrics (bridge only)."""
+    """Seconds for which one reading of all pools serves the pool metrics of the bridge; nothing is read while
+    nobody asks for metrics."""
     log_level: str = Field(default="INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$")
     """DEBUG, INFO, WARNING or ERROR."""
 

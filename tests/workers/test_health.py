@@ -31,10 +31,19 @@ async def test_health_is_live_while_the_loop_turns() -> None:
     assert (status, "60 s" in text) == (503, True)
 
 
-async def test_health_serves_metrics() -> None:
-    async with serve(Health(), "127.0.0.1", 0) as address:
+async def test_health_serves_metrics_that_are_up_to_date() -> None:
+    health = Health()
+    refreshed: list[bool] = []
+
+    async def refresh() -> None:
+        refreshed.append(True)
+
+    health.before_metrics = refresh
+    async with serve(health, "127.0.0.1", 0) as address:
+        await fetch(f"{address}/livez")
+        assert refreshed == []
         status, text = await fetch(f"{address}/metrics")
-    assert status == 200
+    assert (status, refreshed) == (200, [True])
     assert "# TYPE spotgpu_provider_calls_total counter" in text
 
 

@@ -1,9 +1,11 @@
+import asyncio
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
+import pytest
+
 from activities.cluster.base import POOLS, Object
 from domain.contracts.errors import ClusterError, ErrorCode
-from tests.crd_bridge.waiting import running, until
 from tests.fakes.cluster import FakeCluster
 from workers.pool_samples import PoolReader, sample_of
 
@@ -31,16 +33,33 @@ def test_sample_takes_what_the_resource_says() -> None:
     assert sample.cost_as_of == datetime(2026, 7, 1, 12, tzinfo=UTC)
 
 
-async def test_reader_keeps_the_last_complete_reading() -> None:
+@pytest.fixture
+async def cluster() -> FakeCluster:
     cluster = FakeCluster(page_size=1)
     for name in ("a", "b"):
         await cluster.create(POOLS, a_pool(name), "default")
     await cluster.create(POOLS, {"metadata": {"name": "broken"}, "spec": {}}, "default")
-    reader = PoolReader(cluster)
-    async with running(reader.run(timedelta(milliseconds=5))):
-        await until(lambda: len(reader.samples) == 2)
-        cluster.fail_next("list", ClusterError(ErrorCode.UNAVAILABLE, "down", operation="list"), times=3)
-        await until(lambda: cluster.calls.count("list gpuspotpools") > 12)
-        assert [sample.name for sample in reader.samples] == ["a", "b"]
-        await cluster.delete(POOLS, "a", namespace="default")
-        await until(lambda: [sample.name for sample in reader.samples] == ["b"])
+    return cluster
+
+
+def names(reader: PoolReader) -> list[str]:
+    return [sample.name for sample in reader.samples]
+
+
+async def test_reader_reads_only_when_asked_and_not_too_often(cluster: FakeCluster) -> None:
+    reader = PoolReader(cluster, timedelta(hours=1))
+    assert cluster.calls.count("list gpuspotpools") == 0
+    await asyncio.gather(*(reader.refresh() for _ in range(5)))
+    assert names(reader) == ["a", "b"], "a resource that cannot be read hides no other"
+    assert cluster.calls.count("list gpuspotpools") == 3, "one reading of three pages"
+
+
+async def test_reader_keeps_the_last_complete_reading_when_the_cluster_fails(cluster: FakeCluster) -> None:
+    reader = PoolReader(cluster, timedelta(0))
+    await reader.refresh()
+    cluster.fail_next("list", ClusterError(ErrorCode.UNAVAILABLE, "down", operation="list"))
+    await reader.refresh()
+    assert names(reader) == ["a", "b"]
+    await cluster.delete(POOLS, "a", namespace="default")
+    await reader.refresh()
+    assert names(reader) == ["b"]
