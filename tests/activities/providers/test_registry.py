@@ -45,19 +45,23 @@ def test_adapters_are_built_without_keys_or_network(key: RegionKey) -> None:
     provider.close()
 
 
-def test_cloud_without_an_adapter_is_refused_by_name() -> None:
-    key = RegionKey(provider=ProviderName.AWS, account="a", region="us-east-1")
-    with pytest.raises(ProviderError, match="no adapter for aws"):
-        build_adapter(key, NoKeys(), {})
+@pytest.mark.parametrize(
+    ("missing", "said"),
+    [
+        pytest.param("activities.providers.tencent", "no adapter for tencent", id="no adapter"),
+        pytest.param("tencentcloud", r"tencentcloud is missing; install spotgpu\[tencent\]", id="no SDK"),
+    ],
+)
+def test_cloud_that_this_build_lacks_is_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch, missing: str, said: str
+) -> None:
+    def refuse(name: str) -> None:
+        raise ModuleNotFoundError(f"No module named {missing!r}", name=missing)
 
-
-def test_cloud_whose_sdk_is_missing_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> None:
-        raise ModuleNotFoundError("No module named 'sdk'", name="sdk")
-
-    monkeypatch.setattr("importlib.import_module", missing)
-    with pytest.raises(ProviderError, match=r"install spotgpu\[tencent\]"):
+    monkeypatch.setattr("importlib.import_module", refuse)
+    with pytest.raises(ProviderError, match=said) as refusal:
         build_adapter(REGION, NoKeys(), {})
+    assert refusal.value.code is ErrorCode.INVALID_REQUEST
 
 
 def test_fake_secrets_are_a_reader() -> None:
