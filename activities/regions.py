@@ -97,10 +97,13 @@ class RegionActivities:
         sight = self._sight(request)
         watch = _Watch(self._providers, self._installation, self._pools, request, sight)
         until = datetime.now(UTC) + timedelta(seconds=request.settings.run_seconds)
+        # Remembered only if this run ends in order: after any other end somebody else may have told the pools.
+        self._sights.pop(str(request.region), None)
         async with beating():
             while datetime.now(UTC) < until:
                 await watch.poll()
                 await pause(watch.delay(self._jitter()))
+        self._sights[str(request.region)] = sight
 
     def _sight(self, request: WatchRegionRequest) -> RegionSight:
         """The region's sight, or a new one when nobody looked for longer than three intervals."""
@@ -111,8 +114,7 @@ class RegionActivities:
             gap = datetime.now(UTC) - sight.polled_at
             if gap <= max(3 * interval, probe_delay(request, sight)):
                 return sight
-        self._sights[name] = RegionSight()
-        return self._sights[name]
+        return RegionSight()
 
     @activity.defn(name="cloud.list_installation")
     def list_installation(self, request: RegionRequest) -> InstallationReading:

@@ -172,6 +172,17 @@ async def test_watch_renewed_in_the_same_process_tells_nothing_twice(cloud: Fake
     assert pools.told == told
 
 
+async def test_watch_that_was_broken_off_tells_everything_again(cloud: FakeProvider) -> None:
+    """Another worker may have told the pools something else meanwhile."""
+    cloud.add(pool="a")
+    pools = FakePools("a")
+    watched = Watched(cloud, pools)
+    async with watched:
+        await watched.until(lambda: len(pools.observations("a")) == 1)
+    async with watched:
+        await watched.until(lambda: len(pools.observations("a")) == 2)
+
+
 async def test_watch_in_another_process_tells_everything_again(cloud: FakeProvider) -> None:
     cloud.add(pool="a")
     pools = FakePools("a")
