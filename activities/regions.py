@@ -97,7 +97,7 @@ class RegionActivities:
         sight = self._sight(request)
         watch = _Watch(self._providers, self._installation, self._pools, request, sight)
         until = datetime.now(UTC) + timedelta(seconds=request.settings.run_seconds)
-        # Remembered only if this run ends in order: after any other end somebody else may have told the pools.
+        # Kept only if this run ends in order: after any other end somebody else may have told the pools.
         self._sights.pop(str(request.region), None)
         async with beating():
             while datetime.now(UTC) < until:
