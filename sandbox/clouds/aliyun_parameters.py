@@ -6,8 +6,7 @@ are words. Only what is simulated is listed: any other name is refused, where th
 
 import json
 from decimal import Decimal
-from typing import Annotated, Final, Literal, TypeGuard
-from urllib.parse import parse_qsl
+from typing import Annotated, Final, Literal
 
 from pydantic import (
     AfterValidator,
@@ -20,6 +19,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_pascal
 
+from sandbox.clouds import dotted
 from sandbox.clouds.cloud import VendorError
 
 
@@ -240,42 +240,10 @@ def nested(query: str) -> dict[str, object]:
     Raises:
         VendorError: a name that comes twice, or as a value and as parts of it; a gap in a list.
     """
-    values: dict[str, object] = {}
-    for name, text in parse_qsl(query, keep_blank_values=True):
-        _put(values, name, text)
-    return {name: _frozen(name, value) for name, value in values.items()}
-
-
-def _put(values: dict[str, object], name: str, text: str) -> None:
-    """Enter ``Tag.1.Key`` at ``values["Tag"]["1"]["Key"]``."""
-    *path, last = name.split(".")
-    level = values
-    for step in path:
-        below = level.setdefault(step, {})
-        if not _has_parts(below):
-            raise invalid(name, "a value and parts of it cannot be given together")
-        level = below
-    if last in level:
-        raise invalid(name, "given twice")
-    level[last] = text
-
-
-def _frozen(name: str, value: object) -> object:
-    """Mappings that count 1, 2, 3 as tuples, others as they are, at every level."""
-    if not _has_parts(value):
-        return value
-    parts = {step: _frozen(f"{name}.{step}", part) for step, part in value.items()}
-    if not all(step.isdecimal() for step in parts):
-        return parts
-    wanted = [str(index) for index in range(1, len(parts) + 1)]
-    if set(parts) != set(wanted):
-        raise invalid(name, "a list counts from 1 without gaps")
-    return tuple(parts[index] for index in wanted)
-
-
-def _has_parts(value: object) -> TypeGuard[dict[str, object]]:
-    """Whether this is a level of a dotted name: only ``_put`` makes dictionaries here."""
-    return isinstance(value, dict)
+    try:
+        return dotted.nested(query)
+    except dotted.DottedNameError as exc:
+        raise invalid(exc.name, exc.why) from exc
 
 
 def invalid(name: str, why: str) -> VendorError:

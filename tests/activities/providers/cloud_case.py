@@ -40,6 +40,11 @@ class CloudCase:
         create_action: The vendor's name of the create call.
         list_action: Of the call that lists and describes.
         states_spot_prices: Whether an API tells what spot capacity costs; without one, offers have no price.
+        states_on_demand_prices: Whether an API tells what on-demand capacity costs.
+        states_stock: Whether an API tells how much there is; without one, the stock of offers is unknown.
+        currency: Of the vendor's prices.
+        cny_per_unit: How many yuan of the market one unit of that currency is.
+        name_tag: The tag that carries a machine's name, where machines have no other name.
         client_token: Launch token to what the vendor gets as client token.
         one_call_offers: How many calls ``offers`` needs for one type at most.
     """
@@ -60,6 +65,11 @@ class CloudCase:
     create_action: str = "RunInstances"
     list_action: str = "DescribeInstances"
     states_spot_prices: bool = True
+    states_on_demand_prices: bool = True
+    states_stock: bool = True
+    currency: str = "CNY"
+    cny_per_unit: Decimal = Decimal(1)
+    name_tag: str = ""
     client_token: Callable[[str], str] = str
     keys: Mapping[str, str] = field(
         default_factory=lambda: {"accessKeyId": "AKIDCONFORMANCE", "accessKeySecret": "conformanceSecret"}

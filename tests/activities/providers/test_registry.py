@@ -37,7 +37,10 @@ def test_registry_refuses_a_region_that_is_not_served() -> None:
     assert refusal.value.code is ErrorCode.INVALID_REQUEST
 
 
-@pytest.mark.parametrize("key", [REGION, OTHER], ids=["tencent", "aliyun"])
+AWS = RegionKey(provider=ProviderName.AWS, account="aws-credentials", region="us-east-1")
+
+
+@pytest.mark.parametrize("key", [REGION, OTHER, AWS], ids=["tencent", "aliyun", "aws"])
 def test_adapters_are_built_without_keys_or_network(key: RegionKey) -> None:
     credentials: Credentials = NoKeys()
     provider = build_adapter(key, credentials, {key.provider: "http://127.0.0.1:1"})

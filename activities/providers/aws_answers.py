@@ -1,0 +1,156 @@
+"""Shapes of the EC2 answers that the adapter reads, as boto3 gives them.
+
+A list that is missing from an answer makes it unreadable: an empty one would mean that there are none.
+"""
+
+from datetime import datetime
+from decimal import Decimal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_pascal
+
+
+class _Answer(BaseModel):
+    """Fields in the vendor's spelling; those that we do not read are ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", alias_generator=to_pascal)
+
+
+class Placement(_Answer):
+    """Where a machine runs."""
+
+    availability_zone: str
+
+
+class State(_Answer):
+    """State of a machine."""
+
+    name: str
+
+
+class StateReason(_Answer):
+    """Why a machine ends or ended."""
+
+    code: str = ""
+
+
+class Tag(_Answer):
+    """One tag."""
+
+    key: str
+    value: str = ""
+
+
+class SeenInstance(_Answer):
+    """One machine."""
+
+    instance_id: str = Field(min_length=1)
+    instance_type: str
+    instance_lifecycle: str = ""
+    """``spot``, or absent for on-demand."""
+    state: State
+    state_reason: StateReason = Field(default_factory=StateReason)
+    launch_time: datetime
+    placement: Placement
+    tags: tuple[Tag, ...] = ()
+
+
+class LaunchedInstance(_Answer):
+    """One machine of a RunInstances answer."""
+
+    instance_id: str = Field(min_length=1)
+    placement: Placement
+
+
+class RunInstances(_Answer):
+    """Answer of RunInstances."""
+
+    instances: tuple[LaunchedInstance, ...]
+
+
+class Reservation(_Answer):
+    """Machines that were bought by one call."""
+
+    instances: tuple[SeenInstance, ...]
+
+
+class DescribeInstances(_Answer):
+    """One page of machines."""
+
+    reservations: tuple[Reservation, ...]
+    next_token: str = ""
+
+
+class SpotStatus(_Answer):
+    """What became of a spot request."""
+
+    code: str
+
+
+class SpotRequest(_Answer):
+    """The request behind a spot machine."""
+
+    instance_id: str = ""
+    status: SpotStatus
+
+
+class DescribeSpotInstanceRequests(_Answer):
+    """One page of spot requests."""
+
+    spot_instance_requests: tuple[SpotRequest, ...]
+    next_token: str = ""
+
+
+class EndingInstance(_Answer):
+    """A machine that a TerminateInstances call named."""
+
+    instance_id: str
+
+
+class TerminateInstances(_Answer):
+    """Answer of TerminateInstances."""
+
+    terminating_instances: tuple[EndingInstance, ...]
+
+
+class Offering(_Answer):
+    """A type that is sold in a zone."""
+
+    instance_type: str
+    location: str
+
+
+class DescribeInstanceTypeOfferings(_Answer):
+    """One page of offerings."""
+
+    instance_type_offerings: tuple[Offering, ...]
+    next_token: str = ""
+
+
+class PriceChange(_Answer):
+    """The spot price of a type in a zone from one moment on, USD an hour."""
+
+    availability_zone: str
+    instance_type: str
+    spot_price: Decimal
+    timestamp: datetime
+
+
+class DescribeSpotPriceHistory(_Answer):
+    """One page of price changes; a page may be empty although another follows."""
+
+    spot_price_history: tuple[PriceChange, ...]
+    next_token: str = ""
+
+
+class Image(_Answer):
+    """An image."""
+
+    image_id: str
+    root_device_name: str = ""
+
+
+class DescribeImages(_Answer):
+    """Answer of DescribeImages."""
+
+    images: tuple[Image, ...]

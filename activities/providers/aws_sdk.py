@@ -1,0 +1,178 @@
+"""boto3 behind plain values: one client, one request per call, quiet, direct on loopback."""
+
+# The SDK has no stubs and makes its methods at run time, so everything that comes from it is unknown to the
+# type checker; this file is the border, and lets only plain mappings and its own errors out.
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+
+import logging
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from functools import cache
+from typing import Final, cast
+
+import botocore.loaders
+import botocore.session
+from boto3.session import Session
+from botocore import xform_name
+from botocore.config import Config
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+    ParamValidationError,
+    ProxyConnectionError,
+)
+from botocore.parsers import ResponseParserError
+
+from activities.providers.endpoints import Endpoint
+
+MAX_CONNECTIONS: Final = 32
+NOT_USABLE: Final = "NotUsable"
+"""Our own word for keys that cannot be sent; it has no twin at the vendor."""
+
+# At DEBUG this logger writes whole requests, so the user data with its join token.
+logging.getLogger("botocore").setLevel(logging.WARNING)
+
+
+class AnsweredError(Exception):
+    """The cloud answered with an error.
+
+    Attributes:
+        vendor_code: The cloud's word; the HTTP status as text when a proxy or gateway answered instead.
+        message: Its text, without anything that must not be written down.
+        status: The HTTP status, 0 when nothing was sent.
+    """
+
+    def __init__(self, vendor_code: str, message: str, status: int) -> None:
+        super().__init__(f"{vendor_code}: {message}")
+        self.vendor_code = vendor_code
+        self.message = message
+        self.status = status
+
+
+class UnansweredError(Exception):
+    """There was no answer, or none that can be read.
+
+    Attributes:
+        never_left: No connection came about, so that the request certainly was not carried out.
+    """
+
+    def __init__(self, kind: str, *, never_left: bool) -> None:
+        super().__init__(f"no usable answer ({kind})")
+        self.never_left = never_left
+
+
+class Ec2Calls:
+    """EC2 calls with one pair of keys in one region. Safe to use from several threads."""
+
+    def __init__(
+        self,
+        region: str,
+        keys: Mapping[str, str],
+        endpoint: Endpoint | None,
+        *,
+        connect_timeout: timedelta,
+        read_timeout: timedelta,
+    ) -> None:
+        """Send nothing yet. ``keys`` has the names of the credentials Secret.
+
+        Raises:
+            AnsweredError: ``NotUsable``, when a key is empty or has spaces around it.
+            UnansweredError: the SDK cannot be set up, for example with a profile that does not exist.
+        """
+        _check_keys(keys)
+        config = Config(
+            connect_timeout=connect_timeout.total_seconds(),
+            read_timeout=read_timeout.total_seconds(),
+            # A repeated create is the caller's decision, and the zone after a refusal is too.
+            retries={"mode": "standard", "total_max_attempts": 1},
+            max_pool_connections=MAX_CONNECTIONS,
+            # None takes the proxies of the environment; those cannot reach a server on this machine.
+            proxies={} if endpoint is not None and endpoint.is_loopback else None,
+            ignore_configured_endpoint_urls=True,
+        )
+        try:
+            # A session is not safe between threads, so it serves to build the client and nothing else.
+            self._client = _session(region, keys).client(
+                "ec2",
+                endpoint_url=f"{endpoint.protocol}://{endpoint.host}" if endpoint else None,
+                config=config,
+            )
+        except BotoCoreError as fault:
+            raise UnansweredError(type(fault).__name__, never_left=True) from fault
+
+    def call(self, operation: str, parameters: Mapping[str, object]) -> Mapping[str, object]:
+        """Send one request.
+
+        Args:
+            operation: The API's name, for example ``RunInstances``.
+            parameters: In the SDK's spelling; user data as plain text, which the SDK encodes.
+
+        Returns:
+            The answer; times are ``datetime``, lists that are not in it are absent.
+
+        Raises:
+            AnsweredError: the cloud said no.
+            UnansweredError: nobody can say what the cloud did.
+            ValueError: the SDK does not take these parameters; nothing was sent.
+        """
+        # The causes are cut off (from None): some carry the whole answer or the parameters with the user
+        # data, and a cause is written to workflow history.
+        try:
+            return cast("Mapping[str, object]", getattr(self._client, xform_name(operation))(**parameters))
+        except ClientError as fault:
+            raise _answered(fault.response) from None
+        except ParamValidationError:
+            names = ", ".join(sorted(parameters))
+            raise ValueError(f"{operation}: the SDK does not take what was given for {names}") from None
+        except (BotoCoreError, ResponseParserError) as fault:
+            kinds = (EndpointConnectionError, ConnectTimeoutError, ProxyConnectionError)
+            raise UnansweredError(type(fault).__name__, never_left=isinstance(fault, kinds)) from None
+
+    def close(self) -> None:
+        """Release connections."""
+        self._client.close()
+
+
+def public_text(message: str) -> str:
+    """A vendor's message without user data, should it ever quote a parameter."""
+    return re.sub(r"UserData=[^&\s]*", "UserData=(left out)", message, flags=re.IGNORECASE)
+
+
+def _answered(response: Mapping[str, object]) -> AnsweredError:
+    error = cast("Mapping[str, object]", response.get("Error", {}))
+    metadata = cast("Mapping[str, object]", response.get("ResponseMetadata", {}))
+    status = metadata.get("HTTPStatusCode", 0)
+    return AnsweredError(
+        str(error.get("Code", "")),
+        public_text(str(error.get("Message", ""))),
+        status if isinstance(status, int) else 0,
+    )
+
+
+def _check_keys(keys: Mapping[str, str]) -> None:
+    """With an empty key the SDK would look for others in the environment and on the machine."""
+    for name in ("accessKeyId", "accessKeySecret"):
+        if not keys[name] or keys[name] != keys[name].strip():
+            raise AnsweredError(NOT_USABLE, f"{name} of the credentials Secret is empty or has spaces", 0)
+
+
+def _session(region: str, keys: Mapping[str, str]) -> Session:
+    core = botocore.session.Session()
+    core.register_component("data_loader", _loader())
+    return Session(
+        aws_access_key_id=keys["accessKeyId"],
+        aws_secret_access_key=keys["accessKeySecret"],
+        aws_session_token=keys.get("token") or None,
+        region_name=region,
+        botocore_session=core,
+    )
+
+
+@cache
+def _loader() -> botocore.loaders.Loader:
+    """The service descriptions, read once per process: EC2's takes seconds."""
+    return botocore.loaders.create_loader()
