@@ -158,6 +158,8 @@ class KubeCluster:
     async def close(self) -> None:
         """End every connection."""
         await self._client.close()
+        # Aborted transports are closed in the loop's next turn, which may be its last.
+        await asyncio.sleep(0)
 
     async def __aenter__(self) -> Self:
         return self
@@ -222,7 +224,7 @@ class KubeCluster:
                 while line := await response.content.readline():
                     yield event_from(call.operation, line)
             finally:
-                response.close()
+                _cut(response)
 
     async def create(self, resource: Resource, body: Object, namespace: str = "") -> Object:
         """Create."""
@@ -397,6 +399,14 @@ async def _send_once(client: kubernetes_client.ApiClient, request: _Request) -> 
     finally:
         _current_call.reset(context)
     return answer.response
+
+
+def _cut(response: aiohttp.ClientResponse) -> None:
+    """End a stream that the server would go on with, without the TLS farewell that it may never answer."""
+    connection = response.connection
+    if connection is not None and connection.transport is not None:
+        connection.transport.abort()
+    response.close()
 
 
 @contextmanager
