@@ -25,7 +25,7 @@ def whole_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 @pytest.fixture
 def stack(whole_stack: Stack) -> Iterator[Stack]:
     """The sandbox with both of the operator's processes alive, whatever the test before did."""
-    _revive(whole_stack)
+    revive(whole_stack)
     yield whole_stack
     for cloud in whole_stack.world.clouds:
         whole_stack.cloud(cloud.provider).clear_hooks()
@@ -33,7 +33,8 @@ def stack(whole_stack: Stack) -> Iterator[Stack]:
         whole_stack.switches.clear_rules(cloud.provider)
 
 
-def _revive(stack: Stack) -> None:
+def revive(stack: Stack) -> None:
+    """Start what does not run and wait for both of the operator's processes."""
     for name in PROCESSES:
         if not stack.operator.is_alive(name):
             stack.operator.start(name)
