@@ -100,7 +100,7 @@ class EcsCalls:
         self._billing_url = _url(endpoint) or billing_endpoint
         self._lock = threading.Lock()
         self._billing: Any = None
-        self._ecs = self._built(region, _url(endpoint) or _own_url(region), _project_of(keys, region))
+        self._ecs = self._ecs_client(region, _url(endpoint) or _own_url(region))
 
     @property
     def project_id(self) -> str:
@@ -146,26 +146,33 @@ class EcsCalls:
     def _billing_client(self) -> Any:
         with self._lock:
             if self._billing is None:
-                self._billing = self._built("", self._billing_url, self.project_id)
+                builder = self._builder("GlobalCredentials").with_endpoint(self._billing_url)
+                self._billing = _translated(builder.build)
             return self._billing
 
-    def _built(self, region: str, url: str, project: str) -> Any:
-        """A client. Given no project, the SDK looks for the region's and keeps it for the process."""
-        credentials = import_module("huaweicloudsdkcore.auth.credentials")
-        secret = credentials.BasicCredentials(self._keys["accessKeyId"], self._keys["accessKeySecret"])
-        secret.project_id = project or None
+    def _ecs_client(self, region: str, url: str) -> Any:
+        """Given no project, the SDK looks for the region's and keeps it for the process."""
+        project = self._keys.get(f"projectId.{region}") or self._keys.get("projectId")
+        place = import_module("huaweicloudsdkcore.region.region").Region(region, url)
+        return _translated(self._builder("BasicCredentials", project).with_region(place).build)
+
+    def _builder(self, credentials: str, *project: str | None) -> Any:
+        """A client's builder. ECS takes credentials with a project, the billing service those without."""
+        kinds = import_module("huaweicloudsdkcore.auth.credentials")
+        secret = getattr(kinds, credentials)(
+            self._keys["accessKeyId"], self._keys["accessKeySecret"], *project
+        )
         secret.security_token = self._keys.get("token") or None
-        if self._endpoint is not None:
-            secret.iam_endpoint = _url(self._endpoint)
+        secret.iam_endpoint = _url(self._endpoint) or None
         connect, read = (each.total_seconds() for each in self._timeouts)
         config = import_module("huaweicloudsdkcore.http.http_config").HttpConfig(
             timeout=(connect, read), retry_times=0, pool_connections=POOL_SIZE, pool_maxsize=POOL_SIZE
         )
         direct = self._endpoint is not None and self._endpoint.is_loopback
-        builder = _client_class(direct=direct).new_builder()
-        place = import_module("huaweicloudsdkcore.region.region").Region(region, url)
-        builder.with_http_config(config).with_credentials(secret).with_region(place)
-        return _translated(builder.build)
+        builder = import_module("huaweicloudsdkcore.client").ClientBuilder(
+            _client_class(direct=direct), credentials
+        )
+        return builder.with_http_config(config).with_credentials(secret)
 
 
 def _sent(send: Callable[[], Any]) -> Answer:
@@ -236,10 +243,6 @@ def _causes(fault: BaseException) -> list[BaseException]:
             causes.append(seen)
             waiting += [seen.__cause__ or seen.__context__, getattr(seen, "reason", None), *seen.args]
     return causes
-
-
-def _project_of(keys: Mapping[str, str], region: str) -> str:
-    return keys.get(f"projectId.{region}") or keys.get("projectId") or ""
 
 
 def _url(endpoint: Endpoint | None) -> str:

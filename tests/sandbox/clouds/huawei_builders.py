@@ -140,6 +140,7 @@ class Caller:
         """
         names = {name.replace("_", "-"): value for name, value in headers.items()}
         target = f"{root or f'/v1/{PROJECT}'}{path}"
+        self.cloud.ledger.advance()
         call = self.cloud.open(signed(method, target, body, at=self.clock(), headers=names))
         result = self.cloud.carry_out(call)
         self.cloud.ledger.advance()
