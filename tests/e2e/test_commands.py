@@ -23,6 +23,12 @@ def spotgpu(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def runs(pid: int | None) -> bool:
+    """Whether a process runs; one that only waits for its parent to notice its end does not."""
+    stat = Path(f"/proc/{pid}/stat")
+    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
+
+
 def test_demo_tells_a_true_story() -> None:
     done = spotgpu("demo", "--seed", "7")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -65,6 +71,6 @@ def test_sandbox_comes_up_once_says_what_runs_and_goes(folder: Path) -> None:
     assert stack is not None
     pids = [stack.operator.pid("worker"), stack.operator.pid("bridge"), stack.temporal.pid]
     assert spotgpu("down", *where).returncode == 0
-    assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+    assert not [pid for pid in pids if runs(pid)]
     assert spotgpu("status", *where).returncode == 1
     assert spotgpu("down", *where).returncode == 0
