@@ -93,8 +93,9 @@ class HuaweiSettings(Contract):
     """Prices; accounts of the international site need ``https://bss-intl.myhuaweicloud.com``."""
     connect_timeout_seconds: float = 5
     read_timeout_seconds: float = 15
-    launch_seconds: float = 60
-    """A purchase is followed so long; its machine is known before, and read like any other after."""
+    launch_seconds: float = 45
+    """A purchase is followed so long; its machine is known before, and read like any other after. With three
+    calls that run into their time-outs (the purchase, its job, an ending) it stays below 90 s."""
     first_poll_seconds: float = 1
     poll_seconds: float = 5
 
