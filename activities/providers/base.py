@@ -78,6 +78,8 @@ class Credentials(Protocol):
     def read(self) -> Mapping[str, str]:
         """The Secret's data, decoded. Keys: ``accessKeyId``, ``accessKeySecret``, optional ``token``.
 
+        Huawei also takes ``projectId``, or ``projectId.<region>`` where one Secret serves several regions.
+
         Raises:
             ProviderError: ``UNAUTHENTICATED`` when the Secret or a key of it is missing; the text names it.
         """
