@@ -34,6 +34,7 @@ from activities.providers.huawei import (
     stocks_from,
 )
 from activities.providers.huawei_errors import classify
+from activities.providers.huawei_sdk import _ecs
 from domain.contracts.catalogue import CATALOGUE
 from domain.contracts.errors import ErrorCode, ProviderError
 from domain.contracts.instances import (
@@ -1034,8 +1035,7 @@ def test_wire_of_a_project_search_agrees_with_the_capture(world: World, own_key:
 
 
 def test_bodies_use_names_that_the_sdk_knows() -> None:
-    from huaweicloudsdkecs import v2 as sdk
-
+    sdk = _ecs()
     server: Any = launch_body(a_request(), SCRIPT)["server"]
     assert server.keys() <= set(sdk.PostPaidServer.attribute_map.values())
     assert server["extendparam"].keys() <= set(sdk.PostPaidServerExtendParam.attribute_map.values())
