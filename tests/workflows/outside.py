@@ -42,6 +42,11 @@ class Outside:
         self.finalizer_removed = False
         self.on_create: Callable[[LaunchRequest], LaunchAnswer | None] = lambda _request: None
         """May answer a create in the world's place, or raise."""
+        self.stubborn: set[str] = set()
+        """Machines that go on showing themselves after they were told to end."""
+        self.hold_creates: asyncio.Event | None = None
+        """While set and not fired, create calls wait before they leave; a call back ends the wait."""
+        self.waiting_creates = 0
         self._count = 0
 
     def activities(self) -> list[Any]:
@@ -94,12 +99,21 @@ class Outside:
 
     @activity.defn(name="cloud.create_instance")
     async def create_instance(self, request: LaunchRequest) -> LaunchAnswer:
+        await self._before_create()
         self.creates.append(request.token)
         answer = self.on_create(request)
         if answer is not None:
             return answer
         instance = self.boot(request)
         return LaunchAnswer(result=Created(instance_id=instance.id, zone=instance.zone))
+
+    async def _before_create(self) -> None:
+        if self.hold_creates is None:
+            return
+        self.waiting_creates += 1
+        while not self.hold_creates.is_set():
+            activity.heartbeat()
+            await asyncio.sleep(0.1)
 
     @activity.defn(name="cloud.find_by_token")
     async def find_by_token(self, request: s.TokenRequest) -> s.Reading:
@@ -110,7 +124,7 @@ class Outside:
     async def terminate_instances(self, request: s.InstancesRequest) -> None:
         for instance_id in request.instance_ids:
             self.terminated.append(instance_id)
-            if instance_id in self.machines:
+            if instance_id in self.machines and instance_id not in self.stubborn:
                 self.machines.pop(instance_id)
 
     @activity.defn(name="cloud.describe")

@@ -155,68 +155,6 @@ async def test_pool_carries_everything_over_when_it_continues_as_new(
     assert outside.machines == {}
 
 
-@pytest.mark.parametrize(
-    ("name", "payload", "part"),
-    [
-        pytest.param("pause", {"by": "ann", "reason": "r", "scope": "Launches"}, "paused", id="pause"),
-        pytest.param("scale_to", {"by": "ann", "reason": "r", "instances": 3}, "level set to 3", id="scale"),
-        pytest.param("resync", {"by": "ann", "reason": "r"}, "read again", id="resync"),
-        pytest.param(
-            "quarantine_zone",
-            {"by": "a", "reason": "r", "provider": "tencent", "zone": "ap-guangzhou-3", "minutes": 5},
-            "nothing is bought in tencent ap-guangzhou-3",
-            id="quarantine",
-        ),
-    ],
-)
-async def test_intervention_works_as_update_and_as_signal(
-    client: Client, outside: Outside, name: str, payload: dict[str, object], part: str
-) -> None:
-    resolved = a_resolved(minInstances=1)
-    async with serving(client, outside):
-        handle = await start(client, resolved)
-        answer = await handle.execute_update(name, payload, result_type=m.InterventionAnswer)
-        assert part in answer.done
-        await handle.signal(name, payload)
-        await outside.until(
-            lambda: sum(1 for e in outside.events if e.reason is EventReason.INTERVENTION) == 2
-        )
-        assert all("ann" in e.message or "by a " in e.message for e in outside.events if "by" in e.message)
-        await handle.execute_update(
-            "resume", {"by": "a", "reason": "r", "scope": "All"}
-        ) if name == "pause" else None
-        await delete(handle, resolved)
-
-
-@pytest.mark.parametrize(
-    ("name", "payload"),
-    [
-        pytest.param("pause", {"by": "ann", "scope": "Launches"}, id="reason missing"),
-        pytest.param("pause", {"by": "ann", "reason": "r", "scope": "Everything"}, id="unknown scope"),
-        pytest.param("scale_to", {"by": "ann", "reason": "r", "instances": 99}, id="above maxInstances"),
-        pytest.param("scale_to", {"by": "ann", "reason": "r", "instances": 3, "x": 1}, id="unknown field"),
-        pytest.param("terminate_instance", {"by": "a", "reason": "r", "id": "ins-nope"}, id="unknown id"),
-        pytest.param("force_delete", {"by": "a", "reason": "r", "stage": "Drain"}, id="not deleting"),
-    ],
-)
-async def test_wrong_intervention_is_seen_as_refused_and_changes_nothing(
-    client: Client, outside: Outside, name: str, payload: dict[str, object]
-) -> None:
-    resolved = a_resolved(minInstances=1)
-    async with serving(client, outside):
-        handle = await start(client, resolved)
-        await outside.until(lambda: len(outside.machines) == 1)
-        with pytest.raises(WorkflowUpdateFailedError):
-            await handle.execute_update(name, payload)
-        await handle.signal(name, payload)
-        await handle.signal(name)
-        await handle.signal("no_such_order", payload)
-        await outside.until(
-            lambda: sum(1 for e in outside.events if e.reason is EventReason.INTERVENTION_REFUSED) == 3
-        )
-        await delete(handle, resolved)
-
-
 async def test_pool_refuses_another_uid(client: Client, outside: Outside) -> None:
     resolved = a_resolved(minInstances=1)
     async with serving(client, outside):
