@@ -66,12 +66,18 @@ types: $(STAMP) ## pyright, strict
 	$(BIN)/pyright
 
 unit: $(STAMP) ## Tests that need nothing outside the process (under 30 s)
-	$(unset_proxies) $(PYTEST) -q -n $(CORES) --dist loadfile -m "not temporal and not cluster and not e2e"
+	$(unset_proxies) $(PYTEST) -q -n $(CORES) --dist loadfile -m "not wire and not replay and not temporal and not cluster and not e2e"
 
 check: lint arch types unit ## What one runs before a push
 
 ##@ Tests with servers (the tests start and end them)
-.PHONY: temporal cluster e2e test replay cov chaos bench
+.PHONY: wire replay temporal cluster e2e test cov chaos bench
+wire: $(STAMP) ## Adapters against the simulated clouds, over the vendors' SDKs
+	$(unset_proxies) $(PYTEST) -q -n $(CORES) --dist loadfile -m wire
+
+replay: $(STAMP) ## Recorded histories on the code of today
+	$(unset_proxies) $(PYTEST) -q -m replay
+
 temporal: $(STAMP) ## Workflows against Temporal servers
 	$(unset_proxies) $(PYTEST) -q -m "temporal and not cluster and not e2e"
 
@@ -81,10 +87,7 @@ cluster: control-plane ## Bridge and activities against the real control plane
 e2e: control-plane ## Real processes against the whole sandbox
 	$(unset_proxies) $(PYTEST) -q -m e2e --timeout 300
 
-test: unit temporal cluster e2e ## All levels in order, one at a time
-
-replay: $(STAMP) ## Replay the recorded histories
-	$(unset_proxies) $(PYTEST) -q tests/replay
+test: unit wire replay temporal cluster e2e ## All levels in order, one at a time
 
 cov: control-plane ## All levels with coverage: domain 100 %, everything 92 %
 	$(BIN)/coverage erase

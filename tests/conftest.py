@@ -1,7 +1,9 @@
 """What every test shares: how many examples properties try, and a proxy-free environment."""
 
 import os
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # No deadline anywhere: the machine may be busy, and a property is about values, not about time.
@@ -13,3 +15,22 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
     os.environ.pop(name, None)
     os.environ.pop(name.lower(), None)
+
+ROOT = Path(__file__).resolve().parents[1]
+# Levels that are a matter of the room: adapters meet servers on loopback, recorded histories take their time.
+LEVELS = {
+    "tests/activities/providers/": "wire",
+    "tests/activities/cluster/test_kube.py": "wire",
+    "tests/replay/": "replay",
+}
+NEEDING_SERVERS = ("temporal", "cluster", "e2e")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if any(item.get_closest_marker(name) for name in NEEDING_SERVERS):
+            continue
+        where = item.path.relative_to(ROOT).as_posix()
+        for start, level in LEVELS.items():
+            if where.startswith(start):
+                item.add_marker(level)
