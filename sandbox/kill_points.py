@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -16,7 +17,6 @@ from sandbox.operator_processes import WORKER
 from sandbox.watched_pool import WatchedPool
 
 _WAIT_SECONDS = 60
-_RULE = "kill-point"
 _TEMPORAL = f"temporal-{WORKER}"
 
 
@@ -66,6 +66,8 @@ class KillTrap:
     point: KillPoint
     deed: Deed
     _requests_before: dict[ProviderName, int] = field(default_factory=dict[ProviderName, int], init=False)
+    _rule: str = field(default_factory=lambda: f"kill-point-{uuid.uuid4()}", init=False)
+    """Own name of this trap's rule: hits of an earlier trap prove nothing."""
 
     def arm(self) -> None:
         """Set hooks, faults and rules at both clouds."""
@@ -107,7 +109,7 @@ class KillTrap:
         cloud, switches = self.pool.stack.cloud(provider), self.pool.stack.switches
         match self.point:
             case KillPoint.BEFORE_SENT:
-                rule = {"id": _RULE, "act": "cut", "contains": action, "kill_pid": pid}
+                rule = {"id": self._rule, "act": "cut", "contains": action, "kill_pid": pid}
                 switches.add_rule(provider, rule)
             case KillPoint.RECEIVED:
                 cloud.set_fault(Fault(kind=FaultKind.DROP, action=action, count=1))
@@ -132,7 +134,7 @@ class KillTrap:
 
     def _stopped_by_proxy(self) -> str | None:
         for provider in self.deed.actions:
-            hits = [hit for hit in self.pool.stack.switches.hits(provider) if hit["rule"] == _RULE]
+            hits = [hit for hit in self.pool.stack.switches.hits(provider) if hit["rule"] == self._rule]
             reached = [record for name, record in self._records() if name is provider]
             if hits and not reached:
                 return f"the proxy of {provider} stopped it at {hits[-1]['at']}"

@@ -12,9 +12,9 @@ from sandbox.operator_processes import WORKER
 from sandbox.stack import Stack
 from sandbox.watched_pool import WatchedPool
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
-LEVEL_SECONDS = 60
+LEVEL_SECONDS = 120
 
 
 @pytest.fixture(scope="module")
