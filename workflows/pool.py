@@ -39,7 +39,7 @@ from domain.decisions.pool_report import details, report, waiting_for
 from domain.decisions.resolution import merge
 from workflows import messages as m
 from workflows import options
-from workflows.pool_effects import Effects, text_of
+from workflows.pool_effects import Effects, named, text_of
 from workflows.pool_orders import carry_out_order, forget_failures
 from workflows.pool_visibility import Visibility, is_held
 
@@ -75,7 +75,7 @@ class GPUSpotPool:
         self._renew = False
         self._written: PoolStatus | None = None
         self._writing = False
-        self._written_at: datetime | None = None
+        self._reported_at: datetime | None = None
         self._visibility = Visibility()
 
     @workflow.run
@@ -333,21 +333,24 @@ class GPUSpotPool:
         return WorkflowRef(id=info.workflow_id, run_id=info.run_id)
 
     def _report(self) -> datetime | None:
-        """Write the status if it differs and is due; returns when a put-off write is due."""
+        """Say what there is, at most once per interval; returns when a put-off report is due.
+
+        A report looks at every machine: after each of hundreds of launches it would cost more than all else.
+        """
         draft = self._draft()
+        interval = timedelta(seconds=self._settings.status_interval_seconds)
+        if self._reported_at is not None and draft.now < self._reported_at + interval:
+            return self._reported_at + interval
+        self._reported_at = draft.now
         status = report(draft, self._workflow_ref())
         self._state = draft.state
         workflow.set_current_details(details(draft))
         self._visibility.show(draft, status)
         if self._written is not None and not status.differs_from(self._written):
             return None
-        if self._writing:
-            return None
-        interval = timedelta(seconds=self._settings.status_interval_seconds)
-        if self._written_at is not None and draft.now < self._written_at + interval:
-            return self._written_at + interval
-        self._writing, self._written_at = True, draft.now
-        self._start(self._write_status(status))
+        if not self._writing:
+            self._writing = True
+            self._start(self._write_status(status))
         return None
 
     async def _write_status(self, status: PoolStatus) -> None:
@@ -355,6 +358,7 @@ class GPUSpotPool:
             await workflow.execute_activity(
                 signatures.patch_status,
                 signatures.StatusRequest(pool=self._effects.pool, status=status),
+                summary=f"{status.ready_instances} of {status.desired_instances} ready",
                 **options.PATCH_STATUS,
             )
             self._written = status
@@ -373,7 +377,12 @@ class GPUSpotPool:
             pool=self._effects.pool, operator_namespace=self._settings.operator_namespace, events=batch
         )
         try:
-            await workflow.execute_activity(signatures.publish_events, request, **options.PUBLISH_EVENTS)
+            await workflow.execute_activity(
+                signatures.publish_events,
+                request,
+                summary=named(sorted({event.reason for event in batch})),
+                **options.PUBLISH_EVENTS,
+            )
         except ActivityError as error:
             workflow.logger.warning("Events were not published", extra={"error": text_of(error)})
 

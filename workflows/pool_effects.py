@@ -1,6 +1,6 @@
 """How a pool's commands are carried out: one activity each, whose end comes back as a fact."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import TypeVar
 
@@ -15,6 +15,7 @@ from domain.contracts.settings import PoolSettings
 from workflows import options
 
 _MAX_ERROR_CHARS = 300
+_MAX_NAMED = 3
 ResultT = TypeVar("ResultT")
 
 
@@ -113,7 +114,10 @@ class Effects:
         )
         return await _fact_of(
             workflow.execute_activity(
-                signatures.find_by_token, request, **options.find_by_token(command.region)
+                signatures.find_by_token,
+                request,
+                summary=command.token,
+                **options.find_by_token(command.region),
             ),
             lambda r: o.LaunchLooked(token=command.token, as_of=r.as_of, instances=r.instances),
             lambda error: o.LookFailed(token=command.token, error=error),
@@ -122,7 +126,12 @@ class Effects:
     async def _read_region(self, command: c.ReadRegion) -> o.Fact:
         request = signatures.PoolRegionRequest(region=command.region, pool_uid=self._resolved.uid)
         return await _fact_of(
-            workflow.execute_activity(signatures.list_pool, request, **options.list_pool(command.region)),
+            workflow.execute_activity(
+                signatures.list_pool,
+                request,
+                summary=str(command.region),
+                **options.list_pool(command.region),
+            ),
             lambda observation: observation,
             lambda error: o.RegionReadFailed(region=command.region, error=error),
         )
@@ -138,7 +147,12 @@ class Effects:
     async def _read_offers(self, command: c.ReadOffers) -> o.Fact:
         request = signatures.OffersRequest(region=command.region, query=command.query)
         return await _fact_of(
-            workflow.execute_activity(signatures.list_offers, request, **options.list_offers(command.region)),
+            workflow.execute_activity(
+                signatures.list_offers,
+                request,
+                summary=str(command.region),
+                **options.list_offers(command.region),
+            ),
             lambda answer: o.OffersRead(region=command.region, offers=answer.offers),
             lambda error: o.OffersFailed(region=command.region, error=error),
         )
@@ -146,7 +160,12 @@ class Effects:
     async def _describe(self, command: c.Describe) -> o.Fact:
         request = signatures.InstancesRequest(region=command.region, instance_ids=command.instance_ids)
         return await _fact_of(
-            workflow.execute_activity(signatures.describe, request, **options.describe(command.region)),
+            workflow.execute_activity(
+                signatures.describe,
+                request,
+                summary=named(command.instance_ids),
+                **options.describe(command.region),
+            ),
             lambda reading: o.Described(
                 region=command.region,
                 asked=command.instance_ids,
@@ -164,7 +183,7 @@ class Effects:
         chosen = options.retain_instances(region) if retain else options.terminate_instances(region)
         done = o.Retained if retain else o.Told
         return await _fact_of(
-            workflow.execute_activity(activity, request, summary=", ".join(ids[:3]), **chosen),
+            workflow.execute_activity(activity, request, summary=named(ids), **chosen),
             lambda _: done(region=region, instance_ids=ids),
             lambda error: o.TellFailed(region=region, instance_ids=ids, error=error),
         )
@@ -198,7 +217,10 @@ class Effects:
         )
         return await _fact_of(
             workflow.execute_activity(
-                signatures.settle_nodes, signatures.SettleNodesRequest(nodes=nodes), **options.SETTLE_NODES
+                signatures.settle_nodes,
+                signatures.SettleNodesRequest(nodes=nodes),
+                summary=named([node.name for node in nodes]),
+                **options.SETTLE_NODES,
             ),
             lambda _: o.NodesSettled(tokens=tokens),
             lambda error: o.NodesSettled(tokens=tokens, error=error),
@@ -210,6 +232,7 @@ class Effects:
             workflow.execute_activity(
                 signatures.delete_nodes,
                 signatures.DeleteNodesRequest(nodes=command.nodes),
+                summary=named(ids),
                 **options.DELETE_NODES,
             ),
             lambda _: o.NodesDeleted(provider_ids=ids),
@@ -231,6 +254,12 @@ async def _fact_of(
         return done(await call)
     except ActivityError as error:
         return failed(text_of(error))
+
+
+def named(names: Sequence[str]) -> str:
+    """The first names and how many more, as the summary of a step."""
+    more = len(names) - _MAX_NAMED
+    return ", ".join(names[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def text_of(error: ActivityError) -> str:
