@@ -82,6 +82,7 @@ TAKEN_BACK: Final = (
 """Status codes of spot requests whose machine goes; the later ones can show while it still runs."""
 
 _Shape = TypeVar("_Shape", bound=BaseModel)
+_Page = TypeVar("_Page", bound=answers.Page)
 
 
 class AwsSettings(Contract):
@@ -193,7 +194,8 @@ def instance_from(seen: answers.SeenInstance, region: str, spot_status: str = ""
         capacity_type=CapacityType.SPOT if seen.instance_lifecycle == "spot" else CapacityType.ON_DEMAND,
         state=state,
         reason=reason,
-        created_at=seen.launch_time,
+        # The SDK gives times in the zone of the machine that it runs on.
+        created_at=seen.launch_time.astimezone(UTC),
         # The API names no moment; that it is about two minutes after the mark is best effort.
         interrupt_deadline=None,
         tags={tag.key: tag.value for tag in seen.tags},
@@ -430,17 +432,16 @@ class AwsProvider:
             built[1].close()
 
     def _pages(
-        self, operation: str, parameters: Mapping[str, object], shape: type[_Shape]
-    ) -> Generator[_Shape]:
+        self, operation: str, parameters: Mapping[str, object], shape: type[_Page]
+    ) -> Generator[_Page]:
         """Every page of a reading, each one call."""
         sent = {**parameters, "MaxResults": self._settings.page_size}
         for _ in range(MAX_PAGES):
             page = self._read(operation, sent, shape)
             yield page
-            token = getattr(page, "next_token", "")
-            if not token:
+            if not page.next_token:
                 return
-            sent = {**sent, "NextToken": token}
+            sent = {**sent, "NextToken": page.next_token}
         text = f"more than {MAX_PAGES} pages of {self._settings.page_size}"
         raise ProviderError(ErrorCode.UNKNOWN, text, provider=NAME, operation=operation)
 

@@ -16,6 +16,12 @@ class _Answer(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", alias_generator=to_pascal)
 
 
+class Page(_Answer):
+    """One page of a reading; with a token another follows, even when this one is empty."""
+
+    next_token: str = ""
+
+
 class Placement(_Answer):
     """Where a machine runs."""
 
@@ -74,11 +80,10 @@ class Reservation(_Answer):
     instances: tuple[SeenInstance, ...]
 
 
-class DescribeInstances(_Answer):
+class DescribeInstances(Page):
     """One page of machines."""
 
     reservations: tuple[Reservation, ...]
-    next_token: str = ""
 
 
 class SpotStatus(_Answer):
@@ -94,11 +99,10 @@ class SpotRequest(_Answer):
     status: SpotStatus
 
 
-class DescribeSpotInstanceRequests(_Answer):
+class DescribeSpotInstanceRequests(Page):
     """One page of spot requests."""
 
     spot_instance_requests: tuple[SpotRequest, ...]
-    next_token: str = ""
 
 
 class EndingInstance(_Answer):
@@ -120,11 +124,10 @@ class Offering(_Answer):
     location: str
 
 
-class DescribeInstanceTypeOfferings(_Answer):
+class DescribeInstanceTypeOfferings(Page):
     """One page of offerings."""
 
     instance_type_offerings: tuple[Offering, ...]
-    next_token: str = ""
 
 
 class PriceChange(_Answer):
@@ -136,11 +139,10 @@ class PriceChange(_Answer):
     timestamp: datetime
 
 
-class DescribeSpotPriceHistory(_Answer):
-    """One page of price changes; a page may be empty although another follows."""
+class DescribeSpotPriceHistory(Page):
+    """One page of price changes."""
 
     spot_price_history: tuple[PriceChange, ...]
-    next_token: str = ""
 
 
 class Image(_Answer):
