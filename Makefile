@@ -103,12 +103,15 @@ bench: control-plane ## Measure history, speed, memory and calls
 	$(unset_proxies) $(PY) -m tests.bench
 
 ##@ Generated files
-.PHONY: crds histories verify
+.PHONY: crds histories goldens verify
 crds: $(STAMP) ## Generate deploy/crds from the models
 	$(BIN)/spotgpu crd write
 
 histories: $(STAMP) ## Record workflow histories for the replay tests
 	$(unset_proxies) $(PY) -m tests.replay.record
+
+goldens: control-plane ## Write docs/outputs anew from a running sandbox
+	$(unset_proxies) SPOTGPU_TEST_WRITE_OUTPUTS=1 $(PYTEST) -q --timeout 300 -k docs_show tests/e2e/test_outputs.py tests/crd_bridge/test_crds_on_api_server.py
 
 verify: $(STAMP) ## Fail when deploy/crds is not what the models say
 	$(BIN)/spotgpu crd check

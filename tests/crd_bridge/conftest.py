@@ -10,7 +10,7 @@ import pytest
 from crd_bridge.kinds import KINDS
 from crd_bridge.schema import CRD_FOLDER
 from sandbox.control_plane.binaries import find_or_build
-from sandbox.control_plane.launcher import ControlPlane
+from sandbox.control_plane.launcher import ControlPlane, ControlPlaneError
 from tests.crd_bridge.raw_api import RawApi, collection
 
 
@@ -28,6 +28,7 @@ def plane_with_crds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Contro
         plane.kubectl("apply", "-f", str(CRD_FOLDER))
         with RawApi(plane.server, plane.ca_file, plane.admin_token) as api:
             _wait_served(api)
+        _wait_discovered(plane)
         yield plane
     finally:
         plane.stop()
@@ -41,6 +42,20 @@ def _wait_served(api: RawApi) -> None:
         assert time.monotonic() < deadline, f"not served within 30 s: {waiting}"
         waiting = [plural for plural in waiting if not api.send("GET", collection("default", plural)).ok]
         time.sleep(0.1 if waiting else 0)
+
+
+def _wait_discovered(plane: ControlPlane) -> None:
+    """kubectl finds a kind by discovery and describes it by OpenAPI; both lag behind the storage."""
+    deadline = time.monotonic() + 30
+    waiting = [kind.short_name for kind in KINDS]
+    while waiting:
+        try:
+            plane.kubectl("explain", waiting[-1])
+            waiting.pop()
+        except ControlPlaneError:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(0.2)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from domain.contracts.names import GROUP
 from domain.contracts.status import PoolStatus
 from sandbox.control_plane.launcher import ControlPlane, ControlPlaneError
 from tests.crd_bridge.raw_api import RawApi, collection
+from tests.e2e.golden import compare
 
 # Long enough for a first build of the programs.
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
@@ -182,8 +183,7 @@ def test_status_of_the_public_example_is_taken_and_shown(
 
 def test_explain_reads_as_the_docs_show_it(plane_with_crds: ControlPlane) -> None:
     shown = plane_with_crds.kubectl("explain", "gsp.spec.interruptStrategy")
-    golden = (DOCS / "outputs" / "kubectl-explain-interrupt-strategy.txt").read_text()
-    assert [line.rstrip() for line in shown.strip().splitlines()] == golden.strip().splitlines()
+    compare("kubectl-explain-interrupt-strategy", shown)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)

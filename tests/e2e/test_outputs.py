@@ -1,14 +1,9 @@
-"""What kubectl and temporal show of a pool is what the documents show, times and ids aside.
-
-``SPOTGPU_TEST_WRITE_OUTPUTS=1`` writes ``docs/outputs`` anew instead of comparing.
-"""
+"""What kubectl and temporal show of a pool is what the documents show, times and ids aside."""
 
 from __future__ import annotations
 
-import os
-import re
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 import yaml
@@ -18,49 +13,9 @@ from sandbox.provision import EXAMPLES
 from sandbox.stack import Stack
 from sandbox.temporal_server import find_program
 from sandbox.watched_pool import WatchedPool
-from tests.e2e.conftest import REPOSITORY
+from tests.e2e.golden import compare, described, steps_apart, steps_of, steps_with_summaries
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
-
-OUTPUTS = REPOSITORY / "docs" / "outputs"
-WRITE = bool(os.environ.get("SPOTGPU_TEST_WRITE_OUTPUTS"))
-
-# What differs between two runs: who made the machine, where, when, and what it cost. In this order.
-MASKS = [
-    (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "<time>"),
-    (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "<uuid>"),
-    (r"(qcloud:///\d+/|\b(cn-[a-z]+|alicloud://cn-[a-z]+)\.)?\b(ins|i)-[0-9a-z]{6,}", "<id>"),
-    (r"\b(tencent|aliyun)-\d+-\d+-\d+-\d+|\btraining-pool-a100-[0-9a-f]{8}-\d+", "<node>"),
-    (r"\b(ap-[a-z]+-\d+|cn-[a-z]+-[a-z])\b", "<zone>"),
-    (r"\b(ap|cn)-(guangzhou|shanghai|shenzhen|beijing)\b", "<region>"),
-    (r"\b(GT4|ecs)\.[\w.-]+", "<type>"),
-    (r"\b(tencent|aliyun)\b(?! )", "<provider>"),
-    (r"\b(tencent|aliyun) made", "<provider> made"),
-    (r"\bA100-\d0G", "<gpu>"),
-    (r"\b\d+\.\d+\b", "<amount>"),
-    (r"\b(Resource Version:\s+)\d+", r"\1<number>"),
-    (r"\b\d+m?s?\d*s\b|\b(now|an?|\d+) (seconds?|minutes?)? ?ago\b|\b<?\d+s \(x\d+ over \d+s\)", "<age>"),
-    (r" {2,}", "  "),
-]
-
-
-def masked(text: str) -> list[str]:
-    """Lines without what differs between runs."""
-    for pattern, mask in MASKS:
-        text = re.sub(pattern, mask, text)
-    return [line.rstrip() for line in text.strip().splitlines()]
-
-
-def described(text: str) -> list[str]:
-    """Description with its Events in no particular order, each once: several of a second have none."""
-    lines = masked(text)
-    start = lines.index("Events:")
-    return [*lines[:start], *sorted(set(lines[start:]))]
-
-
-def steps_of(text: str) -> list[str]:
-    """Kinds of steps of a history, each once; how many there are depends on how fast the clouds answer."""
-    return sorted({line.split()[-1] for line in masked(text) if "<time>" in line})
 
 
 @pytest.fixture(scope="module")
@@ -91,13 +46,6 @@ def temporal(pool: WatchedPool, *arguments: str) -> str:
     ).stdout
 
 
-def compare(name: str, shown: str, reading: Callable[[str], list[str]] = masked) -> None:
-    path = OUTPUTS / f"{name}.txt"
-    if WRITE:
-        path.write_text("\n".join(line.rstrip() for line in shown.strip().splitlines()) + "\n")
-    assert reading(shown) == reading(path.read_text())
-
-
 @pytest.mark.usefixtures("stack")
 def test_get_reads_as_the_docs_show_it(pool: WatchedPool) -> None:
     compare("kubectl-get-gsp", kubectl(pool, "get", "gsp"))
@@ -118,3 +66,15 @@ def test_workflow_list_reads_as_the_docs_show_it(pool: WatchedPool) -> None:
 def test_workflow_show_reads_as_the_docs_show_it(pool: WatchedPool) -> None:
     shown = temporal(pool, "workflow", "show", "--workflow-id", pool.workflow_id)
     compare("temporal-workflow-show", shown, steps_of)
+
+
+@pytest.mark.usefixtures("stack")
+def test_workflow_metadata_reads_as_the_docs_show_it(pool: WatchedPool) -> None:
+    shown = temporal(pool, "workflow", "metadata", "--workflow-id", pool.workflow_id)
+    compare("temporal-workflow-metadata", shown)
+
+
+@pytest.mark.usefixtures("stack")
+def test_every_step_has_the_summary_that_the_docs_show(pool: WatchedPool) -> None:
+    history = temporal(pool, "workflow", "show", "--workflow-id", pool.workflow_id, "--output", "json")
+    compare("temporal-workflow-steps", steps_with_summaries(history), steps_apart)
