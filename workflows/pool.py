@@ -118,9 +118,10 @@ class GPUSpotPool:
             self._start(self._carry_out(command))
         self._publish_events()
         deadline = self._report()
-        self._arm(judgement.deadline)
-        self._arm(deadline)
-        self._arm(workflow.info().start_time + timedelta(seconds=self._settings.renew_after_seconds))
+        self._arm(judgement.deadline, "next judgement")
+        self._arm(deadline, "next report")
+        renewal = workflow.info().start_time + timedelta(seconds=self._settings.renew_after_seconds)
+        self._arm(renewal, "renewal of this workflow")
 
     def _start(self, effect: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(effect)
@@ -388,16 +389,16 @@ class GPUSpotPool:
 
     # Timers and renewal -------------------------------------------------------------------------------
 
-    def _arm(self, deadline: datetime | None) -> None:
+    def _arm(self, deadline: datetime | None, what: str) -> None:
         """Make sure that some timer fires by ``deadline``; timers are never cancelled, but fire in vain."""
         if deadline is None or any(alarm <= deadline for alarm in self._alarms):
             return
         self._alarms.append(deadline)
-        asyncio.create_task(self._alarm(deadline))  # noqa: RUF006 - its end is seen by _alarms
+        asyncio.create_task(self._alarm(deadline, what))  # noqa: RUF006 - its end is seen by _alarms
 
-    async def _alarm(self, deadline: datetime) -> None:
+    async def _alarm(self, deadline: datetime, what: str) -> None:
         pause = max((deadline - workflow.now()).total_seconds(), 0.01)
-        await workflow.sleep(pause, summary="the next moment at which time alone changes the judgement")
+        await workflow.sleep(pause, summary=f"{what} at {deadline:%m-%d %H:%M:%S}")
         self._alarms.remove(deadline)
         self._due = True
 
