@@ -10,15 +10,14 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 from temporalio.api.enums.v1 import EventType
-from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 
 from domain.contracts.settings import PoolSettings, SyncSettings
-from tests.bench.rig import Rig, now, running, tell, wait_until
+from tests.bench.rig import BenchError, Rig, now, running, tell, wait_until
 from workflows.messages import POOL_WORKFLOW, REGION_SYNC_WORKFLOW
 
 POOLS = 10
@@ -114,11 +113,14 @@ async def _count(rig: Rig, window_seconds: float) -> QuietResult:
         events = await _events(client, kind)
         window[kind] = _count_types(events, since, until)
         later[kind] = _count_types(events, until, end)
+    renewals = {kind: counts.get(_name(_RENEWED), 0) for kind, counts in later.items()}
+    if 0 in renewals.values():
+        raise BenchError(f"not every renewal fell due in {RENEWAL_SECONDS:.0f} s: {renewals}")
     return QuietResult(
         pools=POOLS,
         window_seconds=(until - since).total_seconds(),
         window=window,
-        renewals={kind: counts.get(_name(_RENEWED), 0) for kind, counts in later.items()},
+        renewals=renewals,
         renewal_seconds=(end - until).total_seconds(),
         renewal_window=later,
         pool_renewal_hours=PoolSettings().renew_after_seconds / 3600,
@@ -126,22 +128,21 @@ async def _count(rig: Rig, window_seconds: float) -> QuietResult:
     )
 
 
-async def _events(client: Client, kind: str) -> list[HistoryEvent]:
-    """Every event of every run of a workflow type."""
-    events: list[HistoryEvent] = []
+async def _events(client: Client, kind: str) -> list[tuple[datetime, int]]:
+    """Every event of every run of a workflow type: when it was written, and its type."""
+    events: list[tuple[datetime, int]] = []
     async for execution in client.list_workflows(f"WorkflowType = '{kind}'"):
         handle = client.get_workflow_handle(execution.id, run_id=execution.run_id)
-        events += [event async for event in handle.fetch_history_events()]
+        written = datetime.min.replace(tzinfo=UTC)
+        async for event in handle.fetch_history_events():
+            # The start of an activity is written with its end, dated back.
+            written = max(written, event.event_time.ToDatetime(UTC))
+            events.append((written, event.event_type))
     return events
 
 
-def _count_types(events: Iterable[HistoryEvent], since: datetime, until: datetime) -> dict[str, int]:
-    counts = Counter(
-        _name(event.event_type)
-        for event in events
-        if since <= event.event_time.ToDatetime(since.tzinfo) < until
-    )
-    return dict(counts)
+def _count_types(events: Iterable[tuple[datetime, int]], since: datetime, until: datetime) -> dict[str, int]:
+    return dict(Counter(_name(kind) for written, kind in events if since <= written < until))
 
 
 def _name(event_type: int) -> str:
