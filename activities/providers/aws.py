@@ -60,7 +60,10 @@ TAG_NAME: Final = "Name"
 UNSEEN_FOR: Final = timedelta(minutes=5)
 """So long after its launch a machine that was never listed may be unknown to other calls."""
 
-# Source: InstanceState in the EC2 API reference. An ended machine stays listed for about an hour.
+ENDED: Final = "terminated"
+"""The word for a machine that is gone for good: its absence is what pools wait for."""
+
+# Source: InstanceState in the EC2 API reference. One that has ended stays listed for about an hour.
 STATES: Final[Mapping[str, InstanceState]] = {
     "pending": InstanceState.PENDING,
     "running": InstanceState.RUNNING,
@@ -344,10 +347,12 @@ class AwsProvider:
         return list(found.values())
 
     def _instances(self, seen: Sequence[answers.SeenInstance]) -> list[Instance]:
-        living = [each for each in seen if each.state.name in ("pending", "running")]
+        """The machines that are still there: one that has ended is absent, as it is at every other cloud."""
+        there = [each for each in seen if each.state.name != ENDED]
+        living = [each for each in there if each.state.name in ("pending", "running")]
         spot = any(each.instance_lifecycle == "spot" for each in living)
         statuses = self._taken_back() if spot else {}
-        return [instance_from(each, self._key.region, statuses.get(each.instance_id, "")) for each in seen]
+        return [instance_from(each, self._key.region, statuses.get(each.instance_id, "")) for each in there]
 
     def _taken_back(self) -> dict[str, str]:
         """Machine to the status of its spot request, of all machines that the cloud takes or took back."""

@@ -1,7 +1,5 @@
 """AWS's answers to the conformance suite."""
 
-from functools import partial
-
 from activities.providers.aws import AwsProvider, AwsSettings
 from activities.providers.base import Credentials, Provider
 from domain.contracts.instances import DiskSpec
@@ -44,8 +42,7 @@ CASE = CloudCase(
     security_group_id=GROUP,
     disk=DiskSpec(type="gp3", size_gb=200),
     inventory=an_inventory(),
-    # Ended machines stay listed for an hour; the suite waits until one is gone.
-    simulator=partial(AwsCloud, terminated_seconds=0.2),
+    simulator=AwsCloud,
     build=_build,
     unknown_id=f"{AwsCloud.id_prefix}ffffffff",
     states_on_demand_prices=False,

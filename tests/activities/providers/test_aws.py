@@ -501,6 +501,17 @@ def test_a_poll_is_two_calls_and_one_without_living_spot_machines(world: World) 
     assert world.calls() == before + 1
 
 
+def test_a_machine_that_ended_is_absent_although_the_cloud_lists_it_for_an_hour(world: World) -> None:
+    (bought,) = world.buy()
+    adapter = world.adapter()
+    world.cloud.ledger.vanish(bought)
+    (listed,) = world.cloud.ledger.all()
+    assert world.cloud.state_word(listed) == "terminated"
+    assert adapter.describe([bought]) == []
+    assert adapter.list_tagged({TAG_POOL: "pool-1"}) == []
+    adapter.terminate([bought])
+
+
 def test_a_machine_under_notice_is_interrupting_and_then_ended_by_the_cloud(world: World) -> None:
     first, second = world.buy(2)
     adapter = world.adapter()
