@@ -77,6 +77,11 @@ class LaunchRequest(Contract):
     """Bid in the offer's currency; None bids up to the on-demand price."""
     name: str = ""
     """Display name at the cloud and node name, a DNS label."""
+    dead_man_at: AwareDatetime | None = None
+    """When the cloud ends the machine by itself unless the switch was renewed, where it has such a switch.
+
+    Fixed when the token is minted: a repeat of a token must send the same parameters. None sets none.
+    """
 
 
 class Created(Contract):

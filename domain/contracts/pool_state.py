@@ -246,6 +246,11 @@ class PoolCarry(Contract):
     deletion: Deletion | None = None
     strays: tuple[NodeFact, ...] = ()
     """Nodes that claim this pool but match no machine of it (yet); otherwise ignored and counted."""
+    strays_dark_since: AwareDatetime | None = None
+    """Since when at least one of them is not ready; None when all are."""
+    burying: tuple[str, ...] = ()
+    """Provider ids of strays whose Nodes are being removed."""
+    burial_retry_at: AwareDatetime | None = None
     interruptions_total: int = 0
     launches_total: int = 0
     adopted_machines: tuple[str, ...] = ()

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import lru_cache
 from typing import Final
 
 from domain.contracts.money import PriceQuote
@@ -47,6 +48,7 @@ def month_of(moment: datetime) -> str:
     return f"{moment.astimezone(UTC):%Y-%m}"
 
 
+@lru_cache(maxsize=4)
 def month_bounds(month: str) -> tuple[datetime, datetime]:
     """First moment of a month and of the next one, UTC.
 

@@ -8,6 +8,7 @@ from domain.decisions.pool_departures import wants_drain
 from domain.decisions.pool_draft import Draft, seconds
 from domain.decisions.pool_regions import is_served, regions_of_pool
 from domain.decisions.pool_regions import regions_of_spec as regions_of_spec
+from domain.decisions.pool_strays import dark_strays
 
 STAGE_DRAIN = "Drain"
 STAGE_TERMINATE = "Terminate"
@@ -118,7 +119,9 @@ def _stage(draft: Draft) -> str:
         return STAGE_DRAIN
     if live or regions_to_search(draft):
         return STAGE_TERMINATE
-    return STAGE_NODES if draft.machines else STAGE_FINALIZER
+    forced = draft.state.deletion is not None and STAGE_NODES in draft.state.deletion.forced
+    nodes_left = bool(draft.machines or dark_strays(draft)) and not forced
+    return STAGE_NODES if nodes_left else STAGE_FINALIZER
 
 
 def _trouble(draft: Draft, region: RegionKey) -> str:
@@ -144,6 +147,7 @@ def waits_for(draft: Draft) -> str:
     missing = regions_to_search(draft)
     if missing:
         return "a reading of " + ", ".join(str(region) for region in missing)
-    if draft.machines:
-        return f"the removal of {len(draft.machines)} Nodes"
+    nodes = len(draft.machines) + len(dark_strays(draft))
+    if nodes:
+        return f"the removal of {nodes} Nodes"
     return "the removal of the finalizer"

@@ -1,8 +1,7 @@
 """The sheet on which one judgement of a pool is worked out: values in, new values and commands out."""
 
-from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 from domain.contracts.announcements import Announcement, EventReason, EventType
 from domain.contracts.commands import Command
@@ -13,7 +12,6 @@ from domain.contracts.pools import PauseScope
 from domain.contracts.resolved import ResolvedPool
 from domain.contracts.settings import PoolSettings
 
-ResultT = TypeVar("ResultT")
 _Place = tuple[str, str, str, str]
 """Provider, account, region and instance id: what an id is unique in."""
 
@@ -55,7 +53,6 @@ class Draft:
         self._machines = state.machines
         self._is_copy = False
         self._tokens: dict[_Place, str] | None = None
-        self._known: dict[str, Any] = {}
 
     @property
     def state(self) -> PoolCarry:
@@ -68,13 +65,6 @@ class Draft:
     def update(self, **changes: Any) -> None:  # noqa: ANN401 - any field of PoolCarry
         """Replace fields of the state; machines are changed by the methods below."""
         self._state = self._state.model_copy(update=changes)
-
-    def once(self, name: str, work: Callable[[], ResultT]) -> ResultT:
-        """Work out what depends on the resource and the settings alone; both stay as they are here."""
-        if name not in self._known:
-            self._known[name] = work()
-        found: ResultT = self._known[name]
-        return found
 
     def order(self, command: Command) -> None:
         """Add a command."""

@@ -42,6 +42,7 @@ from domain.decisions.pool_sightings import (
     absorb_region_read_failed,
     absorb_region_state,
 )
+from domain.decisions.pool_strays import absorb_burials
 
 
 def absorb(draft: Draft, fact: Fact) -> None:
@@ -164,6 +165,7 @@ def _settled(draft: Draft, fact: NodesSettled) -> None:
 
 def _nodes_deleted(draft: Draft, fact: NodesDeleted) -> None:
     retry = draft.now + seconds(draft.settings.polling_interval_seconds)
+    absorb_burials(draft, fact)
     for machine in draft.machines:
         if machine.provider_id not in fact.provider_ids:
             continue

@@ -37,6 +37,7 @@ from domain.decisions.pool_regions import (
     settle_known,
 )
 from domain.decisions.pool_shown import plan_shown, shown_deadline
+from domain.decisions.pool_strays import certain_from, plan_burials, regions_to_witness
 
 
 class Judgement(Contract):
@@ -89,6 +90,7 @@ def conclude(draft: Draft) -> Judgement:
     plan_departures(draft)
     plan_purchases(draft)
     plan_settling(draft)
+    plan_burials(draft)
     plan_shown(draft)
     finish_deletion(draft)
     return Judgement(
@@ -123,6 +125,7 @@ def _regions_wanted(draft: Draft) -> tuple[RegionKey, ...]:
         *(c.region for c in candidates(draft) if _read_to_buy(draft, c.region)),
         *(region for region in regions_to_end(draft) if not draft.is_fresh(region)),
         *regions_to_search(draft),
+        *regions_to_witness(draft),
     ]
     if missing_machines(draft):
         wanted.extend(r for r in regions_of_pool(draft) if draft.region(r).as_of is None)
@@ -168,6 +171,8 @@ def _moments(draft: Draft) -> Iterator[datetime | None]:
     state = draft.state
     if waits_for_nodes(draft):
         yield state.nodes_retry_at
+    yield state.burial_retry_at
+    yield certain_from(draft)
     if state.zone_losses:
         yield state.zone_losses[0].at + LOSS_MEMORY
     for view in state.regions.values():

@@ -8,7 +8,7 @@ from domain.contracts.pools import PauseScope
 from domain.decisions.holds import is_held
 from domain.decisions.pool_draft import Draft, seconds
 from domain.decisions.pool_purchases import launches_barred
-from domain.decisions.pool_regions import candidates, missing_machines
+from domain.decisions.pool_regions import ground, missing_machines
 from domain.decisions.water_level import demand_instances, water_level
 
 
@@ -16,21 +16,21 @@ def desired_instances(draft: Draft) -> int:
     """The water level now; nothing while the pool is being deleted."""
     if draft.state.deletion is not None:
         return 0
-    demand = draft.state.demand
+    demand, spec = draft.state.demand, draft.resolved.spec
+    if demand is None:
+        return water_level(spec, 0, draft.state.manual_level, now=draft.now)
     live = [m.offer.instance_type.gpu_count for m in draft.live() if m.leave is None]
     wanted = demand_instances(
         draft.resolved.profiles, demand, gpus_per_instance=_gpus_per_instance(draft), live_gpus=live
     )
-    return water_level(draft.resolved.spec, wanted, draft.state.manual_level, now=draft.now)
+    return water_level(spec, wanted, draft.state.manual_level, now=draft.now)
 
 
 def _gpus_per_instance(draft: Draft) -> int:
     """GPUs of the smallest type that still fits the largest pod; 1 when nothing can be bought."""
     demand = draft.state.demand
     largest = max((p.max_gpus_per_pod for p in demand.profiles), default=1) if demand else 1
-    counts = draft.once(
-        "gpu counts", lambda: sorted({t.gpu_count for c in candidates(draft) for t in c.types})
-    )
+    counts = ground(draft).gpu_counts
     return next((count for count in counts if count >= largest), counts[-1] if counts else 1)
 
 

@@ -1,8 +1,14 @@
 """Where a pool may buy, and where it may have machines."""
 
+from functools import lru_cache
+
+from typing_extensions import override
+
 from domain.contracts.facts import RegionHealth
 from domain.contracts.model import Contract
 from domain.contracts.offers import InstanceType, RegionKey
+from domain.contracts.resolved import ResolvedPool
+from domain.contracts.settings import PoolSettings
 from domain.decisions.eligibility import eligible_types, overridden_types
 from domain.decisions.launch_requests import subnets_of
 from domain.decisions.pool_draft import Draft
@@ -18,20 +24,67 @@ class Candidate(Contract):
     zones: tuple[str, ...]
 
 
+class Ground(Contract):
+    """What resource and settings alone say of where machines may stand."""
+
+    candidates: tuple[Candidate, ...]
+    of_spec: tuple[RegionKey, ...]
+    """Served regions that the spec names."""
+    served: frozenset[str]
+    """Names of all regions that some worker answers for."""
+    gpu_counts: tuple[int, ...]
+    """GPUs of the machines that may be bought, each number once, sorted."""
+
+
+class _Wanted:
+    """A resource and settings, told apart by identity: both are frozen, and comparing them costs too much."""
+
+    def __init__(self, resolved: ResolvedPool, settings: PoolSettings) -> None:
+        self.resolved = resolved
+        self.settings = settings
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Wanted):
+            return NotImplemented
+        return other.resolved is self.resolved and other.settings is self.settings
+
+    @override
+    def __hash__(self) -> int:
+        return hash((id(self.resolved), id(self.settings)))
+
+
+def ground(draft: Draft) -> Ground:
+    """Worked out once for a resource and its settings, and not at each of many judgements."""
+    return _ground(_Wanted(draft.resolved, draft.settings))
+
+
+@lru_cache(maxsize=256)
+def _ground(wanted: _Wanted) -> Ground:
+    found = _candidates(wanted)
+    return Ground(
+        candidates=found,
+        of_spec=_regions_of_spec(wanted),
+        served=frozenset(str(region) for region in wanted.settings.served_regions),
+        gpu_counts=tuple(sorted({row.gpu_count for candidate in found for row in candidate.types})),
+    )
+
+
 def candidates(draft: Draft) -> tuple[Candidate, ...]:
     """Served regions that the spec names and whose node class can boot a machine there, sorted."""
-    return draft.once("candidates", lambda: _candidates(draft))
+    return ground(draft).candidates
 
 
-def _candidates(draft: Draft) -> tuple[Candidate, ...]:
+def _candidates(wanted: _Wanted) -> tuple[Candidate, ...]:
     found: dict[str, Candidate] = {}
-    for choice in draft.resolved.spec.providers:
-        part = draft.resolved.node_classes.get(choice.name)
+    spec = wanted.resolved.spec
+    for choice in spec.providers:
+        part = wanted.resolved.node_classes.get(choice.name)
         if part is None:
             continue
-        types = eligible_types(draft.resolved.spec, choice.name, part.spec)
+        types = eligible_types(spec, choice.name, part.spec)
         own = overridden_types(choice.name, part.spec)
-        for region in served_regions(draft, choice.name, part.spec.credentials_secret_ref.name):
+        for region in _regions_of_account(wanted, choice.name, part.spec.credentials_secret_ref.name):
             if choice.regions and region.region not in choice.regions:
                 continue
             zones = tuple(
@@ -46,27 +99,26 @@ def _candidates(draft: Draft) -> tuple[Candidate, ...]:
     return tuple(found[key] for key in sorted(found))
 
 
-def served_regions(draft: Draft, provider: str, account: str) -> tuple[RegionKey, ...]:
-    """The operator's regions of one provider and account."""
+def _regions_of_account(wanted: _Wanted, provider: str, account: str) -> tuple[RegionKey, ...]:
     return tuple(
         region
-        for region in draft.settings.served_regions
+        for region in wanted.settings.served_regions
         if region.provider == provider and region.account == account
     )
 
 
 def regions_of_spec(draft: Draft) -> tuple[RegionKey, ...]:
     """Served regions that the spec names, whatever became of their node classes."""
-    return draft.once("regions", lambda: _regions_of_spec(draft))
+    return ground(draft).of_spec
 
 
-def _regions_of_spec(draft: Draft) -> tuple[RegionKey, ...]:
+def _regions_of_spec(wanted: _Wanted) -> tuple[RegionKey, ...]:
     return tuple(
         region
-        for region in draft.settings.served_regions
+        for region in wanted.settings.served_regions
         if any(
             choice.name == region.provider and (not choice.regions or region.region in choice.regions)
-            for choice in draft.resolved.spec.providers
+            for choice in wanted.resolved.spec.providers
         )
     )
 
@@ -75,7 +127,10 @@ def regions_of_pool(draft: Draft) -> tuple[RegionKey, ...]:
     """Served regions in which the pool may have machines: those of its spec and account, and those it read.
 
     A provider that an edit took away may still hold some; an account that no node class names holds none.
+    Machines of a former chain may stand anywhere: its readings are not known.
     """
+    if draft.resolved.known_machines and not draft.state.known_found:
+        return draft.settings.served_regions
     read = {key for key, view in draft.state.regions.items() if view.as_of is not None}
     parts = draft.resolved.node_classes
     accounts = {name: part.spec.credentials_secret_ref.name for name, part in parts.items()}
@@ -89,8 +144,7 @@ def regions_of_pool(draft: Draft) -> tuple[RegionKey, ...]:
 
 def is_served(draft: Draft, region: RegionKey) -> bool:
     """Whether some worker of this operator answers for the region; an order to another waits for ever."""
-    served = draft.once("served", lambda: {str(r) for r in draft.settings.served_regions})
-    return str(region) in served
+    return str(region) in ground(draft).served
 
 
 def is_usable(draft: Draft, region: RegionKey) -> bool:
@@ -111,8 +165,9 @@ def missing_machines(draft: Draft) -> int:
 
 
 def settle_known(draft: Draft) -> None:
-    """Stop to expect machines of a former chain once every region was read."""
+    """Stop to expect machines of a former chain once all were met, or every region was read."""
     if draft.state.known_found or not draft.resolved.known_machines:
         return
-    if all(draft.region(region).as_of is not None for region in regions_of_pool(draft)):
+    all_read = all(draft.region(region).as_of is not None for region in regions_of_pool(draft))
+    if all_read or not missing_machines(draft):
         draft.update(known_found=True)

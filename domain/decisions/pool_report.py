@@ -18,6 +18,7 @@ from domain.decisions.pool_draft import Draft
 from domain.decisions.pool_interventions import QUARANTINED
 from domain.decisions.pool_levels import desired_instances, slots_missing, waits_above_level
 from domain.decisions.pool_purchases import buyable, launches_barred, strategy_of
+from domain.decisions.pool_strays import dark_strays
 
 _MAX_ZONES = 50
 
@@ -156,6 +157,8 @@ def waiting_for(draft: Draft) -> str:
     if draft.state.deletion is not None:
         return waits_for(draft)
     parts = [_launch_waits(draft), waits_above_level(draft), *_machine_waits(draft)]
+    strays = len(dark_strays(draft))
+    parts.append(f"{strays} Nodes without a machine to be removed" if strays else "")
     return "; ".join(part for part in parts if part) or "nothing"
 
 
@@ -192,6 +195,12 @@ def _machine_waits(draft: Draft) -> list[str]:
         text = waits.get(machine.phase)
         if machine.in_flight == "drain":
             text = "its drain"
+        elif machine.wait_for_replacement:
+            text = "its replacement"
+        elif text is None and machine.leave is not None:
+            text = "a reading of its region, before it is ended"
+        elif text is None and not machine.settled:
+            text = "its Node to be opened"
         if text is not None:
             found[text] = found.get(text, 0) + 1
     return [f"{count} x {text}" for text, count in found.items()]

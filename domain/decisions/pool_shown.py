@@ -29,9 +29,9 @@ def plan_shown(draft: Draft) -> None:
     """Move public states along: only forward, and not before the minimum stay is over."""
     stay = seconds(draft.settings.min_stay_seconds)
     for machine in draft.machines:
-        if not _lags(machine):
-            continue
-        if machine.shown_at is None or draft.now >= machine.shown_at + stay:
+        # A machine that was taken over is shown as it is found.
+        due = machine.shown_at is None or (_lags(machine) and draft.now >= machine.shown_at + stay)
+        if due:
             draft.set_machine(machine.token, shown=target_status(machine), shown_at=draft.now)
 
 
