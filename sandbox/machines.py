@@ -116,10 +116,12 @@ class Machines:
 
     async def stop(self) -> None:
         """End all lives without a word to anybody."""
-        tasks = [*self._background, *(life.task for life in self._lives.values() if life.task)]
+        tasks = set(self._background)
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        # A registration in flight outlives its machine: it has to end before the session is closed.
+        registrations = [life.registration for life in self._lives.values() if life.registration]
+        await asyncio.gather(*tasks, *registrations, return_exceptions=True)
 
     def lives(self) -> tuple[Life, ...]:
         """Every machine that ever had power, oldest first."""
