@@ -59,7 +59,7 @@ def a_strategy_part(name: str, *, uid: str = "", generation: int = 1, **fields: 
 def a_resolved(
     *,
     generation: int = 1,
-    providers: tuple[str, ...] = ("tencent", "aliyun"),
+    node_classes: tuple[str, ...] = ("tencent", "aliyun"),
     profiles: tuple[ProfilePart, ...] = (),
     **fields: Any,
 ) -> ResolvedPool:
@@ -70,7 +70,7 @@ def a_resolved(
         name="training-pool-a100",
         generation=generation,
         spec=a_spec(**fields),
-        node_classes={name: a_node_class(name) for name in providers},
+        node_classes={name: a_node_class(name) for name in node_classes},
         profiles=profiles,
     )
 

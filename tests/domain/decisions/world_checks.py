@@ -42,6 +42,8 @@ class WorldChecks:
         self._shown: dict[str, tuple[InstanceStatus, float]] = {}
         self._conditions: dict[str, Condition] = {}
         self.most_orders_per_minute = 0
+        self.ordered: list[Command] = []
+        """Every command so far."""
 
     # What the world tells -------------------------------------------------------------------------------
 
@@ -96,6 +98,7 @@ class WorldChecks:
         self._something_will_happen(judgement)
 
     def _ordered(self, before: PoolCarry, command: Command) -> None:
+        self.ordered.append(command)
         self._is_no_hot_loop(command)
         if isinstance(command, Launch):
             self._may_launch(before, command)

@@ -32,6 +32,9 @@ class WorldEffects:
         """Tokens whose machine may still be made."""
         self.plan: Callable[[LaunchRequest], str] | None = None
         """Decides how a create ends, in place of chance: a name of ``_launch``'s endings, or empty."""
+        self.never_answers: set[str] = set()
+        """Regions whose offers are asked for in vain."""
+        self.offers_fail_with = ""
         self._count = 0
 
     def forget_workflow(self) -> None:
@@ -216,8 +219,10 @@ class WorldEffects:
     def _read_offers(self, command: c.ReadOffers) -> None:
         world, region = self._world, command.region
         ends = self._starts("read-offers")
-        if self._fails(region, world.faults.read_fails):
-            self._later(ends, o.OffersFailed(region=region, error="down"))
+        if str(region) in self.never_answers:
+            return
+        if self.offers_fail_with or self._fails(region, world.faults.read_fails):
+            self._later(ends, o.OffersFailed(region=region, error=self.offers_fail_with or "down"))
             return
         self._later(ends, o.OffersRead(region=region, offers=world.clouds.offers(region, world.t)))
 
