@@ -1,7 +1,7 @@
 """``GPUSpotPool``: one per pool; listens, feeds the pure judgement, carries out its orders, renews itself.
 
-The pool is the single writer of its slots. Signals only append to an inbox; updates are synchronous; one
-loop takes everything in order.
+The pool is the single writer of its slots. Signals only append to an inbox; updates change the state in one
+piece, without waiting in between; one loop takes everything in order.
 """
 
 import asyncio
@@ -95,7 +95,10 @@ class GPUSpotPool:
 
     def _is_finished(self) -> bool:
         deletion = self._state.deletion
-        return deletion is not None and deletion.finalizer_removed and not self._tasks and not self._events
+        if deletion is None or not deletion.finalizer_removed:
+            return False
+        # An update that was accepted must be answered before the run closes.
+        return not self._tasks and not self._events and workflow.all_handlers_finished()
 
     def _draft(self) -> Draft:
         return Draft(self._resolved, self._settings, self._state, workflow.now())
@@ -185,8 +188,9 @@ class GPUSpotPool:
     # Updates ----------------------------------------------------------------------------------------
 
     @workflow.update(name=m.APPLY_SPEC, description="The bridge's edit: the resolved resource")
-    def apply_spec(self, envelope: m.SpecEnvelope) -> m.ApplyAnswer:
+    async def apply_spec(self, envelope: m.SpecEnvelope) -> m.ApplyAnswer:
         """Take over what is newer than what the pool has."""
+        await self._own_task()
         merged = merge(self._resolved, envelope.resolved)
         changed = merged != self._resolved or envelope.settings != self._settings
         if changed:
@@ -207,7 +211,8 @@ class GPUSpotPool:
                 type="UidMismatch",
             )
 
-    def _intervene(self, name: str, order: m.Intervention) -> m.InterventionAnswer:
+    async def _intervene(self, name: str, order: m.Intervention) -> m.InterventionAnswer:
+        await self._own_task()
         draft = self._draft()
         try:
             done = carry_out_order(draft, order)
@@ -226,86 +231,95 @@ class GPUSpotPool:
         except InterventionRefusedError as error:
             raise ApplicationError(f"{name} refused: {error}", type="Refused") from error
 
+    async def _own_task(self) -> None:
+        """Let an update change nothing before a workflow task of its own.
+
+        A worker without the run in its cache hands an update over before results that the history has
+        already recorded; what it changed at once would come in another order on replay, and the pool would
+        be stuck for good (sdk-python #1591). A timer puts the change behind everything that was recorded.
+        """
+        await workflow.sleep(0.01, summary="an update takes effect in a task of its own")
+
     def _touched(self) -> None:
         self._due = True
         self._update_seen = True
 
     @workflow.update(name="pause", description="Stop Launches, Disruptions or All until resumed")
-    def pause(self, order: m.Pause) -> m.InterventionAnswer:
+    async def pause(self, order: m.Pause) -> m.InterventionAnswer:
         """Stop launches, disruptions or all."""
-        return self._intervene("pause", order)
+        return await self._intervene("pause", order)
 
     @pause.validator
     def _validate_pause(self, order: m.Pause) -> None:
         self._check("pause", order)
 
     @workflow.update(name="resume", description="Lift a manual pause")
-    def resume(self, order: m.Resume) -> m.InterventionAnswer:
+    async def resume(self, order: m.Resume) -> m.InterventionAnswer:
         """Lift a manual pause."""
-        return self._intervene("resume", order)
+        return await self._intervene("resume", order)
 
     @resume.validator
     def _validate_resume(self, order: m.Resume) -> None:
         self._check("resume", order)
 
     @workflow.update(name="scale_to", description="Set the water level by hand; 0 removes it")
-    def scale_to(self, order: m.ScaleTo) -> m.InterventionAnswer:
+    async def scale_to(self, order: m.ScaleTo) -> m.InterventionAnswer:
         """Set the water level by hand."""
-        return self._intervene("scale_to", order)
+        return await self._intervene("scale_to", order)
 
     @scale_to.validator
     def _validate_scale_to(self, order: m.ScaleTo) -> None:
         self._check("scale_to", order)
 
     @workflow.update(name="replace_instance", description="Buy a replacement, then end the machine")
-    def replace_instance(self, order: m.ReplaceInstance) -> m.InterventionAnswer:
+    async def replace_instance(self, order: m.ReplaceInstance) -> m.InterventionAnswer:
         """Buy a replacement, then end the machine."""
-        return self._intervene("replace_instance", order)
+        return await self._intervene("replace_instance", order)
 
     @replace_instance.validator
     def _validate_replace_instance(self, order: m.ReplaceInstance) -> None:
         self._check("replace_instance", order)
 
     @workflow.update(name="terminate_instance", description="Drain and end a machine")
-    def terminate_instance(self, order: m.TerminateInstance) -> m.InterventionAnswer:
+    async def terminate_instance(self, order: m.TerminateInstance) -> m.InterventionAnswer:
         """Drain and end a machine."""
-        return self._intervene("terminate_instance", order)
+        return await self._intervene("terminate_instance", order)
 
     @terminate_instance.validator
     def _validate_terminate_instance(self, order: m.TerminateInstance) -> None:
         self._check("terminate_instance", order)
 
     @workflow.update(name="quarantine_zone", description="Buy nothing in a zone for a while")
-    def quarantine_zone(self, order: m.QuarantineZone) -> m.InterventionAnswer:
+    async def quarantine_zone(self, order: m.QuarantineZone) -> m.InterventionAnswer:
         """Buy nothing in a zone for a while."""
-        return self._intervene("quarantine_zone", order)
+        return await self._intervene("quarantine_zone", order)
 
     @quarantine_zone.validator
     def _validate_quarantine_zone(self, order: m.QuarantineZone) -> None:
         self._check("quarantine_zone", order)
 
     @workflow.update(name="clear_zone", description="Lift a zone's quarantine and cool-downs")
-    def clear_zone(self, order: m.ClearZone) -> m.InterventionAnswer:
+    async def clear_zone(self, order: m.ClearZone) -> m.InterventionAnswer:
         """Lift a zone's quarantine and cool-downs."""
-        return self._intervene("clear_zone", order)
+        return await self._intervene("clear_zone", order)
 
     @clear_zone.validator
     def _validate_clear_zone(self, order: m.ClearZone) -> None:
         self._check("clear_zone", order)
 
     @workflow.update(name="force_delete", description="Force a stage of a deletion: Drain, Terminate, Nodes")
-    def force_delete(self, order: m.ForceDelete) -> m.InterventionAnswer:
+    async def force_delete(self, order: m.ForceDelete) -> m.InterventionAnswer:
         """Force a stage of a deletion."""
-        return self._intervene("force_delete", order)
+        return await self._intervene("force_delete", order)
 
     @force_delete.validator
     def _validate_force_delete(self, order: m.ForceDelete) -> None:
         self._check("force_delete", order)
 
     @workflow.update(name="resync", description="Read clouds and cluster before the next decision")
-    def resync(self, order: m.Resync) -> m.InterventionAnswer:
+    async def resync(self, order: m.Resync) -> m.InterventionAnswer:
         """Read clouds and cluster before the next decision."""
-        return self._intervene("resync", order)
+        return await self._intervene("resync", order)
 
     # Queries ----------------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ async def client(temporal_address: str) -> Client:
 
 
 @asynccontextmanager
-async def serving(client: Client, outside: Outside) -> AsyncIterator[None]:
+async def serving(client: Client, outside: Outside, *, cached: int = 100) -> AsyncIterator[None]:
     """Workers for every queue of one region, until the block ends."""
     queues = (options.CLUSTER_QUEUE, options.cloud_queue(GUANGZHOU), options.end_queue(GUANGZHOU))
     workers = [
@@ -39,7 +39,11 @@ async def serving(client: Client, outside: Outside) -> AsyncIterator[None]:
     ]
     workers.append(
         Worker(
-            client, task_queue=options.POOLS_QUEUE, workflows=[GPUSpotPool], workflow_runner=WORKFLOW_RUNNER
+            client,
+            task_queue=options.POOLS_QUEUE,
+            workflows=[GPUSpotPool],
+            workflow_runner=WORKFLOW_RUNNER,
+            max_cached_workflows=cached,
         )
     )
     running = [asyncio.create_task(worker.run()) for worker in workers]

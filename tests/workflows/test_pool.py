@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
+from temporalio.worker import Replayer
 
 from domain.contracts.announcements import EventReason
 from domain.contracts.errors import ErrorCode
@@ -14,6 +15,8 @@ from tests.workflows.conftest import serving
 from tests.workflows.outside import Outside
 from tests.workflows.starts import a_resolved, edit, settings, start
 from workflows import messages as m
+from workflows.pool import GPUSpotPool
+from workflows.runtime import DATA_CONVERTER, WORKFLOW_RUNNER
 
 pytestmark = pytest.mark.temporal
 
@@ -34,6 +37,18 @@ async def another_run(handle: WorkflowHandle[Any, str], first: str | None, secon
             if (await handle.describe()).run_id != first:
                 return
             await asyncio.sleep(0.1)
+
+
+async def at_rest(handle: WorkflowHandle[Any, str], seconds: float = 20) -> None:
+    """Wait until the history has stopped growing: its last tasks brought results and ordered nothing."""
+    async with asyncio.timeout(seconds):
+        before = -1
+        while True:
+            length = (await handle.describe()).history_length
+            if length == before:
+                return
+            before = length
+            await asyncio.sleep(1)
 
 
 async def test_pool_reaches_its_level_and_leaves_nothing_behind(client: Client, outside: Outside) -> None:
@@ -165,3 +180,27 @@ async def test_pool_refuses_another_uid(client: Client, outside: Outside) -> Non
         assert isinstance(refused.value.cause, ApplicationError)
         assert refused.value.cause.type == "UidMismatch"
         await delete(handle, resolved)
+
+
+@pytest.mark.timeout(120)
+async def test_history_of_a_worker_without_a_cache_replays(client: Client, outside: Outside) -> None:
+    """Each update meets a cold worker, which hands it over before results that were recorded already."""
+    resolved = a_resolved(minInstances=1)
+    async with serving(client, outside, cached=0):
+        handle = await start(client, resolved)
+        await outside.until(lambda: len(outside.machines) == 1)
+        for generation, level in enumerate((2, 1), start=2):
+            spec = resolved.spec.model_copy(update={"min_instances": level})
+            resolved = resolved.model_copy(update={"generation": generation, "spec": spec})
+            await at_rest(handle)
+            await edit(handle, resolved)
+            await outside.until(
+                lambda generation=generation: (
+                    outside.status is not None and outside.status.observed_generation == generation
+                )
+            )
+        await delete(handle, resolved)
+    replayer = Replayer(
+        workflows=[GPUSpotPool], data_converter=DATA_CONVERTER, workflow_runner=WORKFLOW_RUNNER
+    )
+    await replayer.replay_workflow(await handle.fetch_history())
