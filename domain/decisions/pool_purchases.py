@@ -113,7 +113,7 @@ def rejected_holds(draft: Draft) -> tuple[OfferHold, ...]:
 
 def plan_purchases(draft: Draft) -> None:
     """Order launches for slots that wait for one."""
-    if launches_barred(draft) or not buyable(draft):
+    if launches_barred(draft) or not buyable(draft) or _reads_pending(draft):
         return
     if _offers_at_hand(draft):
         _fill(draft)
@@ -132,8 +132,6 @@ def _offers_at_hand(draft: Draft) -> bool:
 
 
 def _open_round(draft: Draft) -> bool:
-    if _reads_pending(draft):
-        return False
     usable = [c for c in candidates(draft) if is_usable(draft, c.region)]
     if not usable:
         _fail_round(draft, _why_no_region(draft))
@@ -179,6 +177,9 @@ def _fill(draft: Draft) -> None:
     """Order a launch for each slot that may have one; a slot that gets none waits for the next round."""
     strategy = strategy_of(draft)
     zones = {str(c.region): c.zones for c in candidates(draft) if is_usable(draft, c.region)}
+    if not zones:
+        _fail_round(draft, _why_no_region(draft))
+        return
     offers = [o for o in draft.state.market.offers if o.zone in zones.get(str(o.region_key), ())]
     ranking = rank_offers(
         offers,

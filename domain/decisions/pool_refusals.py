@@ -6,7 +6,7 @@ from domain.contracts.announcements import EventReason
 from domain.contracts.errors import ErrorCode
 from domain.contracts.instances import Refusal, Rejected
 from domain.contracts.pool_state import Machine, OfferHold
-from domain.decisions.holds import active_hold, with_refusal, without_hold
+from domain.decisions.holds import active_hold, with_refusal
 from domain.decisions.launch_requests import subnets_of
 from domain.decisions.pool_draft import Draft
 from domain.decisions.pool_purchases import SAME_ZONE
@@ -18,16 +18,14 @@ _TRIES_PER_ZONE = 2
 
 
 def absorb_success(draft: Draft, machine: Machine, instance_id: str) -> None:
-    """A machine was made: the round is no longer failing and the offer's strikes are forgotten."""
+    """A machine was made: the round is no longer failing.
+
+    The offer's strikes stay until the machine has come up in full: a cloud may make what never runs.
+    """
     slot = draft.slot(machine.slot)
     if slot is not None and slot.token == machine.token and slot.excluded:
         draft.set_slot(slot.id, excluded=())
-    draft.update(
-        holds=without_hold(draft.state.holds, machine.offer),
-        failed_rounds=0,
-        round_failure="",
-        next_round_at=None,
-    )
+    draft.update(failed_rounds=0, round_failure="", next_round_at=None)
     draft.announce(
         EventReason.INSTANCE_CREATED,
         f"{machine.offer.provider} made {instance_id} in {machine.offer.zone}"

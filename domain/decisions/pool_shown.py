@@ -32,7 +32,14 @@ def plan_shown(draft: Draft) -> None:
         # A machine that was taken over is shown as it is found.
         due = machine.shown_at is None or (_lags(machine) and draft.now >= machine.shown_at + stay)
         if due:
-            draft.set_machine(machine.token, shown=target_status(machine), shown_at=draft.now)
+            draft.set_machine(machine.token, shown=_next_status(machine), shown_at=draft.now)
+
+
+def _next_status(machine: Machine) -> InstanceStatus:
+    """One step on: what ran is seen to end before it is seen to have ended, however fast it went."""
+    target = target_status(machine)
+    hurried = machine.shown is InstanceStatus.RUNNING and target is InstanceStatus.TERMINATED
+    return InstanceStatus.INTERRUPTING if hurried else target
 
 
 def _lags(machine: Machine) -> bool:

@@ -14,59 +14,18 @@ from domain.contracts.facts import NodeFact, NodesSeen, RegionObservation
 from domain.contracts.instances import Instance, InstanceState
 from domain.contracts.offers import CapacityType
 from domain.contracts.outcomes import Fact
-from domain.contracts.pool_state import Machine, MachinePhase, Market, PoolCarry, RegionView, Slot
-from domain.contracts.resolved import ResolvedPool
-from domain.contracts.status import InstanceStatus, WorkflowRef
+from domain.contracts.pool_state import Market, PoolCarry
+from domain.contracts.status import WorkflowRef
 from domain.decisions.pool_draft import Draft
 from domain.decisions.pool_judgement import judge
 from domain.decisions.pool_report import details, report
 from tests.domain.decisions.builders import NOON, an_offer
-from tests.domain.decisions.pool_inputs import GUANGZHOU, REGIONS, a_resolved, a_setting
+from tests.domain.decisions.pool_inputs import GUANGZHOU, a_resolved, a_setting, a_state_of
 
 SIZES = (10, 50, 200)
 RUNS = 30
 SETTINGS = a_setting()
 REF = WorkflowRef(id="pool:default:bench", run_id="run")
-
-
-def a_full_pool(size: int) -> tuple[ResolvedPool, PoolCarry]:
-    """A pool at rest with all of its machines in one region."""
-    resolved = a_resolved(minInstances=size, maxInstances=size)
-    offer = an_offer("4.20")
-    machines = {
-        f"{resolved.uid}-c0ffee00-{n}": Machine(
-            token=f"{resolved.uid}-c0ffee00-{n}",
-            slot=f"s{n}",
-            offer=offer,
-            phase=MachinePhase.READY,
-            ordered_at=NOON,
-            answered_at=NOON,
-            instance_id=f"ins-{n:04d}",
-            provider_id=f"qcloud:///100003/ins-{n:04d}",
-            node_name=f"node-{n}",
-            running_at=NOON,
-            joined_at=NOON,
-            ready_at=NOON,
-            billed_from=NOON,
-            settled=True,
-            shown=InstanceStatus.RUNNING,
-            shown_at=NOON,
-        )
-        for n in range(1, size + 1)
-    }
-    slots = tuple(Slot(id=m.slot, token=m.token, created_at=NOON) for m in machines.values())
-    regions = {str(r): RegionView(region=r, as_of=NOON) for r in REGIONS}
-    state = PoolCarry(
-        chain="c0ffee00",
-        machines=machines,
-        slots=slots,
-        regions=regions,
-        nodes_as_of=NOON,
-        launch_counter=size,
-        slot_counter=size,
-        launches_total=size,
-    )
-    return resolved, state
 
 
 def an_observation(state: PoolCarry) -> RegionObservation:
@@ -115,7 +74,7 @@ def cpu_ms(work: Callable[[], object]) -> float:
 def measure(size: int) -> tuple[float, ...]:
     """One row: CPU milliseconds of each kind of judgement for a pool of this size."""
     later = NOON + timedelta(seconds=61)
-    resolved, state = a_full_pool(size)
+    resolved, state = a_resolved(minInstances=size, maxInstances=size), a_state_of(size)
     empty = an_empty_pool(state)
 
     def judging(known: PoolCarry, *facts: Fact) -> float:

@@ -7,11 +7,14 @@ import yaml
 
 from domain.contracts.node_classes import NodeClassSpec
 from domain.contracts.offers import ProviderName, RegionKey
+from domain.contracts.pool_state import Machine, MachinePhase, PoolCarry, RegionView, Slot
 from domain.contracts.pools import PoolSpec
 from domain.contracts.profiles import ProfileSpec
 from domain.contracts.resolved import NodeClassPart, Origin, ProfilePart, ResolvedPool, StrategyPart
 from domain.contracts.settings import PoolSettings
+from domain.contracts.status import InstanceStatus
 from domain.contracts.strategies import StrategySpec
+from tests.domain.decisions.builders import NOON, an_offer
 
 EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
 UID = "0f6d2f4e-5b0a-4b57-9d8e-3d1f0c6a7b21"
@@ -84,3 +87,39 @@ def a_setting(**fields: Any) -> PoolSettings:
     """The operator's defaults with both clouds served."""
     served = {"served_regions": REGIONS, "enabled_providers": (ProviderName.TENCENT, ProviderName.ALIYUN)}
     return PoolSettings(**{**served, **fields})
+
+
+def a_state_of(size: int) -> PoolCarry:
+    """A pool at rest with all of its machines in Guangzhou, everything read at noon."""
+    machines = {m.token: m for m in (_a_ready_machine(n) for n in range(1, size + 1))}
+    return PoolCarry(
+        chain="c0ffee00",
+        machines=machines,
+        slots=tuple(Slot(id=m.slot, token=m.token, created_at=NOON) for m in machines.values()),
+        regions={str(region): RegionView(region=region, as_of=NOON) for region in REGIONS},
+        nodes_as_of=NOON,
+        launch_counter=size,
+        slot_counter=size,
+        launches_total=size,
+    )
+
+
+def _a_ready_machine(number: int) -> Machine:
+    return Machine(
+        token=f"{UID}-c0ffee00-{number}",
+        slot=f"s{number}",
+        offer=an_offer("4.20"),
+        phase=MachinePhase.READY,
+        ordered_at=NOON,
+        answered_at=NOON,
+        instance_id=f"ins-{number:04d}",
+        provider_id=f"qcloud:///100003/ins-{number:04d}",
+        node_name=f"node-{number}",
+        running_at=NOON,
+        joined_at=NOON,
+        ready_at=NOON,
+        billed_from=NOON,
+        settled=True,
+        shown=InstanceStatus.RUNNING,
+        shown_at=NOON,
+    )

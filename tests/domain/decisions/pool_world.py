@@ -14,7 +14,7 @@ from typing import Any
 from domain.contracts.announcements import Announcement
 from domain.contracts.facts import Demand, ProfileDemand
 from domain.contracts.outcomes import Fact
-from domain.contracts.pool_state import Machine, PoolCarry
+from domain.contracts.pool_state import Machine, MachinePhase, PoolCarry
 from domain.contracts.resolved import ResolvedPool
 from domain.contracts.settings import PoolSettings
 from domain.contracts.status import PoolStatus, WorkflowRef
@@ -292,7 +292,8 @@ class PoolWorld:
 
     @property
     def ready(self) -> int:
-        return self.status.ready_instances
+        """Machines with all their GPUs, as the status counts them."""
+        return sum(1 for m in self.state.machines.values() if m.phase is MachinePhase.READY)
 
     @property
     def now_waits_for(self) -> str:

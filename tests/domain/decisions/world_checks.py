@@ -11,7 +11,7 @@ from domain.contracts.outcomes import Fact
 from domain.contracts.pool_state import LeaveReason, MachinePhase, PoolCarry
 from domain.contracts.status import Condition, InstanceStatus, PoolStatus
 from domain.decisions.pool_judgement import Judgement
-from tests.domain.decisions.world_cloud import CloudMachine, at
+from tests.domain.decisions.world_cloud import at
 
 if TYPE_CHECKING:
     from tests.domain.decisions.pool_world import PoolWorld
@@ -136,7 +136,7 @@ class WorldChecks:
         self._is_fresh(str(command.request.offer.region_key), command)
         # Every launch of this judgement is checked with those before it: they are in ``creating`` by then.
         slot = command.request.tags[TAG_SLOT]
-        waiting = {m.request.tags[TAG_SLOT] for m in world.living if self._is_noticed(m)}
+        waiting = self._noticed()
         filled = {s.id for s in before.slots if s.token} | {slot} | self._slots_ordered
         counted = [m for m in world.living if m.id not in self._going_before]
         live = len(counted) + len(world.effects.creating) + 1
@@ -147,9 +147,14 @@ class WorldChecks:
     def _slots_ordered(self) -> set[str]:
         return {s.id for s in self._world.state.slots if s.token}
 
-    def _is_noticed(self, machine: CloudMachine) -> bool:
-        known = next((m for m in self._world.machines if m.instance_id == machine.id), None)
-        return known is not None and known.notice_at is not None and known.leave is LeaveReason.INTERRUPTED
+    def _noticed(self) -> set[str]:
+        """Slots of living machines whose notice the pool has heard."""
+        heard = {
+            m.instance_id
+            for m in self._world.state.machines.values()
+            if m.notice_at is not None and m.leave is LeaveReason.INTERRUPTED
+        }
+        return {m.request.tags[TAG_SLOT] for m in self._world.living if m.id in heard} if heard else set()
 
     def _slots_match_machines(self, state: PoolCarry) -> None:
         filled = [s.token for s in state.slots if s.token]
