@@ -1,7 +1,7 @@
 """Alibaba Cloud ECS: one account in one region, over ``alibabacloud_ecs20140526``.
 
-APIs: RunInstances, DeleteInstances, DescribeInstances, DescribeAvailableResource,
-DescribeSpotPriceHistory, TagResources, UntagResources (version 2014-05-26).
+APIs: RunInstances, DeleteInstances, DescribeInstances, ModifyInstanceAutoReleaseTime,
+DescribeAvailableResource, DescribeSpotPriceHistory, TagResources, UntagResources (version 2014-05-26).
 Auth: access key and secret from the credentials Secret, optionally with an STS token; ACS3-HMAC-SHA256.
 Source: ECS API reference and error tables (2021, single pages 2026) and the SDK's own texts (7.11.8).
 """
@@ -9,18 +9,26 @@ Source: ECS API reference and error tables (2021, single pages 2026) and the SDK
 import base64
 import json
 import threading
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_FLOOR, Decimal
 from typing import Final, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from activities.providers import aliyun_answers as answers
-from activities.providers.aliyun_sdk import AnsweredError, EcsClient, UnansweredError
-from activities.providers.base import Credentials
+from activities.providers.aliyun_errors import (
+    CONCERNS_ONE_MACHINE,
+    NAME,
+    NOT_OFFERED,
+    market_answer,
+    translate_errors,
+)
+from activities.providers.aliyun_sdk import EcsClient
+from activities.providers.base import Capability, Credentials
+from activities.providers.dead_man import to_minute
 from activities.providers.endpoints import endpoint_from
+from activities.providers.leftover_checks import check_ours
 from domain.contracts.errors import ErrorCode, ProviderError
 from domain.contracts.instances import (
     Created,
@@ -29,16 +37,14 @@ from domain.contracts.instances import (
     LaunchRequest,
     LaunchResult,
     OfferQuery,
-    Refusal,
     Rejected,
 )
+from domain.contracts.leftovers import Leftover
 from domain.contracts.model import Contract
 from domain.contracts.money import PriceQuote
 from domain.contracts.names import TAG_INSTALLATION, TAG_LAUNCH, TAG_RETAINED
-from domain.contracts.offers import CapacityType, InstanceType, Offer, ProviderName, RegionKey, Stock
+from domain.contracts.offers import CapacityType, InstanceType, Offer, RegionKey, Stock
 from domain.contracts.provider_ids import provider_id
-
-NAME: Final = ProviderName.ALIYUN
 
 MAX_IDS_PER_CALL: Final = 100
 MAX_TAGGED_PER_CALL: Final = 50
@@ -53,80 +59,6 @@ MIN_HOST_NAME_CHARS: Final = 2
 MAX_HOST_NAME_CHARS: Final = 64
 PRICE_LIMIT_STEP: Final = Decimal("0.001")
 """SpotPriceLimit has at most three decimals."""
-
-# Codes are matched by their longest listed prefix. An answer's HTTP status says nothing here: throttling
-# comes with 400, a wrong key with 404, stock with 403, quota with 400 or 403.
-# Source: error tables of RunInstances and DeleteInstance, ECS API reference 2021. Unlisted: UNKNOWN.
-ERROR_CODES: Final[Mapping[str, ErrorCode]] = {
-    "Throttling": ErrorCode.THROTTLED,
-    "InternalError": ErrorCode.UNAVAILABLE,
-    "ServiceUnavailable": ErrorCode.UNAVAILABLE,
-    "IdempotentParameterMismatch": ErrorCode.UNKNOWN_OUTCOME,
-    "InvalidAccessKeyId": ErrorCode.UNAUTHENTICATED,
-    "InvalidSecurityToken": ErrorCode.UNAUTHENTICATED,
-    "InvalidTimeStamp": ErrorCode.UNAUTHENTICATED,
-    "SignatureDoesNotMatch": ErrorCode.UNAUTHENTICATED,
-    "IncompleteSignature": ErrorCode.UNAUTHENTICATED,
-    "SignatureNonceUsed": ErrorCode.UNAVAILABLE,
-    "Forbidden": ErrorCode.FORBIDDEN,
-    "Forbbiden": ErrorCode.FORBIDDEN,  # spelt so by the vendor
-    "NoPermission": ErrorCode.FORBIDDEN,
-    "InvalidUser.PassRoleForbidden": ErrorCode.FORBIDDEN,
-    "RealNameAuthenticationError": ErrorCode.FORBIDDEN,
-    "InvalidAccountStatus": ErrorCode.FORBIDDEN,
-    "InsufficientBalance": ErrorCode.FORBIDDEN,
-    "Account.Arrearage": ErrorCode.FORBIDDEN,
-    "PaymentMethodNotFound": ErrorCode.FORBIDDEN,
-    "InvalidOperation.DeletionProtection": ErrorCode.FORBIDDEN,
-    "InstanceLockedForSecurity": ErrorCode.FORBIDDEN,
-    "InvalidInstanceId.NotFound": ErrorCode.NOT_FOUND,
-    "InvalidInstanceIds.NotFound": ErrorCode.NOT_FOUND,
-    "InvalidResourceId.NotFound": ErrorCode.NOT_FOUND,
-    "OperationDenied.CreatingConflict": ErrorCode.CONFLICT,
-    "IncorrectInstanceStatus": ErrorCode.CONFLICT,
-    "Invalid": ErrorCode.INVALID_REQUEST,
-    "Missing": ErrorCode.INVALID_REQUEST,
-    "UnsupportedParameter": ErrorCode.INVALID_REQUEST,
-}
-
-REFUSALS: Final[Mapping[str, ErrorCode]] = {
-    "OperationDenied.NoStock": ErrorCode.INSUFFICIENT_CAPACITY,
-    "ResourceNotAvailable": ErrorCode.INSUFFICIENT_CAPACITY,
-    "NodeControllerUnavailable": ErrorCode.INSUFFICIENT_CAPACITY,
-    "Zone.NotOnSale": ErrorCode.INSUFFICIENT_CAPACITY,
-    "Zone.NotOpen": ErrorCode.INSUFFICIENT_CAPACITY,
-    "OperationDenied.ZoneNotAllowed": ErrorCode.INSUFFICIENT_CAPACITY,
-    "InvalidInstanceType.ZoneNotSupported": ErrorCode.INSUFFICIENT_CAPACITY,
-    "InvalidInstanceType.NotSupported": ErrorCode.INSUFFICIENT_CAPACITY,
-    "InvalidInstanceType.ValueNotSupported": ErrorCode.INSUFFICIENT_CAPACITY,
-    "InstanceType.Offline": ErrorCode.INSUFFICIENT_CAPACITY,
-    "CategoryNotSupported": ErrorCode.INSUFFICIENT_CAPACITY,
-    "InvalidSpotPriceLimit.LowerThanPublicPrice": ErrorCode.PRICE_TOO_LOW,
-    "QuotaExceed": ErrorCode.QUOTA,  # also QuotaExceeded and all their suffixes
-    "SecurityGroupInstanceLimitExceed": ErrorCode.QUOTA,
-}
-
-NOT_OFFERED: Final = (
-    "Zone.NotOnSale",
-    "Zone.NotOpen",
-    "OperationDenied.ZoneNotAllowed",
-    "InvalidInstanceType.",
-    "InstanceType.Offline",
-    "CategoryNotSupported",
-)
-"""Prefixes of refusals that say: not sold there at all."""
-
-CONCERNS_ONE_MACHINE: Final = (
-    "InvalidInstanceId",
-    "InvalidResourceId",
-    "IncorrectInstanceStatus",
-    "InvalidOperation.DeletionProtection",
-    "InstanceLockedForSecurity",
-)
-"""Prefixes of codes with which one machine spoils a whole batch."""
-
-BUSY_RETRY_AFTER: Final = timedelta(seconds=10)
-"""A machine that is being made refuses to be deleted; the vendor's advice is 10 to 30 s."""
 
 # Source: DescribeInstances, ECS API reference. Ended machines are absent: there is no word for them.
 STATES: Final[Mapping[str, InstanceState]] = {
@@ -147,6 +79,14 @@ STOCKS: Final[Mapping[str, Stock]] = {
     "ClosedWithoutStock": Stock.NONE,
 }
 
+CAPABILITIES: Final = frozenset(
+    {
+        Capability.DEAD_MAN_SWITCH,
+        Capability.SPOT_PRICES,
+        Capability.ON_DEMAND_PRICES,
+        Capability.STOCK,
+    }
+)
 
 _Shape = TypeVar("_Shape", bound=BaseModel)
 
@@ -160,20 +100,6 @@ class AliyunSettings(Contract):
     """Hours without a reclaim: 1 (protected, the vendor's default) or 0."""
     connect_timeout_seconds: float = 5
     read_timeout_seconds: float = 20
-
-
-def classify(vendor_code: str, *, creating: bool) -> ErrorCode:
-    """The closed class of a vendor's code, by its longest listed prefix.
-
-    Args:
-        vendor_code: The cloud's word; empty when an error answer had none.
-        creating: Whether a machine was being bought, so that an internal error may have made it.
-    """
-    table = {**ERROR_CODES, **REFUSALS}
-    prefixes = [prefix for prefix in table if vendor_code.startswith(prefix)]
-    code = table[max(prefixes, key=len)] if prefixes else ErrorCode.UNKNOWN
-    may_have_run = code is ErrorCode.UNAVAILABLE or not vendor_code
-    return ErrorCode.UNKNOWN_OUTCOME if creating and may_have_run else code
 
 
 def price_limit_from(max_price_per_hour: Decimal) -> float:
@@ -218,6 +144,9 @@ def launch_body(request: LaunchRequest, user_data: str, settings: AliyunSettings
     }
     if request.key_pair_id:
         body["KeyPairName"] = request.key_pair_id
+    if request.dead_man_at is not None:
+        # At least 30 minutes ahead; the vendor keeps the minute and would round down by itself.
+        body["AutoReleaseTime"] = to_minute(request.dead_man_at)
     if request.name:
         body["InstanceName"] = request.name
     if MIN_HOST_NAME_CHARS <= len(request.name) <= MAX_HOST_NAME_CHARS:
@@ -293,38 +222,6 @@ def quote_from(amount: Decimal | None, currency: str, *, now: datetime) -> Price
     return PriceQuote(per_hour=amount, currency=currency, as_of=now, source="DescribeSpotPriceHistory")
 
 
-@contextmanager
-def translate_errors(operation: str, *, creating: bool = False) -> Generator[None]:
-    """Re-raise the failures of one call as ``ProviderError``.
-
-    Args:
-        operation: The API's name.
-        creating: A machine is being bought, so that a lost answer leaves the outcome unknown.
-    """
-    lost = ErrorCode.UNKNOWN_OUTCOME if creating else ErrorCode.UNAVAILABLE
-    try:
-        yield
-    except AnsweredError as fault:
-        code = classify(fault.vendor_code, creating=creating)
-        busy = BUSY_RETRY_AFTER if code is ErrorCode.CONFLICT else None
-        raise ProviderError(
-            code,
-            fault.message,
-            provider=NAME,
-            operation=operation,
-            vendor_code=fault.vendor_code,
-            retry_after=fault.retry_after or busy,
-        ) from fault
-    except UnansweredError as fault:
-        code = ErrorCode.UNAVAILABLE if fault.never_left else lost
-        raise ProviderError(code, str(fault), provider=NAME, operation=operation) from fault
-    except ValidationError as fault:
-        fields = ", ".join(".".join(str(part) for part in error["loc"]) for error in fault.errors()[:3])
-        text = f"unreadable answer: {fields}"
-        # Cut off, since pydantic quotes what it read.
-        raise ProviderError(lost, text, provider=NAME, operation=operation) from None
-
-
 class AliyunProvider:
     """``Provider`` for Alibaba Cloud. The client is built at the first call and when the keys change."""
 
@@ -347,6 +244,11 @@ class AliyunProvider:
         """The account and region that this object speaks for."""
         return self._key
 
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """All but leftovers: disks end with their machine here, and no address is bought."""
+        return CAPABILITIES
+
     def launch(self, request: LaunchRequest, user_data: str) -> LaunchResult:
         """One RunInstances call; see the port."""
         flaw = launch_flaw(request, user_data)
@@ -357,7 +259,7 @@ class AliyunProvider:
             with translate_errors("RunInstances", creating=True):
                 answer = answers.RunInstances.model_validate(self._client().call("RunInstances", body))
         except ProviderError as fault:
-            return _market_answer(fault)
+            return market_answer(fault)
         ids = answer.instance_id_sets.instance_id_set
         if len(ids) != 1:
             text = f"success with {len(ids)} ids instead of one"
@@ -396,11 +298,14 @@ class AliyunProvider:
 
     def _describe_instances(self, which: Mapping[str, object]) -> tuple[list[Instance], str]:
         """One page of machines, and the token of the next page or an empty text."""
-        parameters = {"RegionId": self._key.region, "MaxResults": MAX_IDS_PER_CALL, **which}
-        answer = self._read("DescribeInstances", parameters, answers.DescribeInstances)
+        answer = self._seen(which)
         return [
             instance_from(seen, self._key.region) for seen in answer.instances.instance
         ], answer.next_token
+
+    def _seen(self, which: Mapping[str, object]) -> answers.DescribeInstances:
+        parameters = {"RegionId": self._key.region, "MaxResults": MAX_IDS_PER_CALL, **which}
+        return self._read("DescribeInstances", parameters, answers.DescribeInstances)
 
     def offers(self, query: OfferQuery, types: Sequence[InstanceType]) -> list[Offer]:
         """Per type one DescribeAvailableResource and one to three DescribeSpotPriceHistory calls."""
@@ -475,7 +380,12 @@ class AliyunProvider:
         }
 
     def retain(self, instance_ids: Sequence[str], installation: str) -> None:
-        """TagResources, then UntagResources, per 50 machines: a stop between them leaves both tags."""
+        """The switches away, then TagResources and UntagResources per 50 machines.
+
+        A stop between the last two leaves both tags.
+        """
+        with_switch = list(self.dead_man_times(instance_ids))
+        _for_all(with_switch, 1, lambda ids: self._set_release(ids[0], None))
         _for_all(instance_ids, MAX_TAGGED_PER_CALL, lambda ids: self._retag(ids, installation))
 
     def _retag(self, instance_ids: Sequence[str], installation: str) -> None:
@@ -486,6 +396,35 @@ class AliyunProvider:
         }
         self._call("TagResources", where | {"Tag": [{"Key": TAG_RETAINED, "Value": installation}]})
         self._call("UntagResources", where | {"TagKey": [TAG_INSTALLATION]})
+
+    def dead_man_times(self, instance_ids: Sequence[str]) -> dict[str, datetime]:
+        """One DescribeInstances call per 100 ids."""
+        return {
+            seen.instance_id: seen.auto_release_time
+            for batch in _batches(instance_ids, MAX_IDS_PER_CALL)
+            for seen in self._seen({"InstanceIds": json.dumps(batch)}).instances.instance
+            if seen.auto_release_time
+        }
+
+    def renew_dead_man(self, instance_ids: Sequence[str], at: datetime) -> None:
+        """One ModifyInstanceAutoReleaseTime call per machine; the time is at least 30 minutes ahead."""
+        _for_all(instance_ids, 1, lambda ids: self._set_release(ids[0], at))
+
+    def _set_release(self, instance_id: str, at: datetime | None) -> None:
+        which = {"RegionId": self._key.region, "InstanceId": instance_id}
+        # Without a time the switch is taken away.
+        self._call(
+            "ModifyInstanceAutoReleaseTime", which | ({"AutoReleaseTime": to_minute(at)} if at else {})
+        )
+
+    def leftovers(self, tags: Mapping[str, str]) -> list[Leftover]:
+        """None: what is bought here ends with its machine."""
+        del tags
+        return []
+
+    def release(self, leftovers: Sequence[Leftover]) -> None:
+        """Nothing of this adapter's can be in the list."""
+        check_ours(NAME, leftovers, supported=False)
 
     def close(self) -> None:
         """Forget the client and its keys. The SDK keeps its connections per process, not per client."""
@@ -527,26 +466,6 @@ def build(key: RegionKey, credentials: Credentials, *, endpoint: str = "") -> Al
         endpoint: ``host:port`` or a URL that replaces the vendor's own address.
     """
     return AliyunProvider(key, credentials, AliyunSettings(endpoint=endpoint))
-
-
-def _market_answer(fault: ProviderError) -> LaunchResult:
-    """The value that a fault of a create call stands for.
-
-    Raises:
-        ProviderError: the same fault, when it is no answer of the market.
-    """
-    match fault.code:
-        case ErrorCode.INSUFFICIENT_CAPACITY | ErrorCode.QUOTA | ErrorCode.PRICE_TOO_LOW as code:
-            return Refusal(
-                code=code,
-                vendor_code=fault.vendor_code,
-                message=str(fault),
-                not_offered=fault.vendor_code.startswith(NOT_OFFERED),
-            )
-        case ErrorCode.INVALID_REQUEST | ErrorCode.UNAUTHENTICATED | ErrorCode.FORBIDDEN as code:
-            return Rejected(code=code, vendor_code=fault.vendor_code, message=str(fault))
-        case _:
-            raise fault
 
 
 def _for_all(instance_ids: Sequence[str], size: int, act: Callable[[Sequence[str]], None]) -> None:

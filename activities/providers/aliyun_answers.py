@@ -2,9 +2,14 @@
 
 from datetime import datetime
 from decimal import Decimal
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_pascal
+
+
+def _text_or_none(value: object) -> object:
+    return value or None
 
 
 class _Answer(BaseModel):
@@ -59,6 +64,8 @@ class SeenInstance(_Answer):
     instance_type: str = ""
     spot_strategy: str = ""
     creation_time: datetime
+    auto_release_time: Annotated[datetime | None, BeforeValidator(_text_or_none)] = None
+    """When the cloud ends it by itself, to the minute; None without a switch."""
     operation_locks: Locks = Field(default_factory=Locks)
     tags: Tags = Field(default_factory=Tags)
 

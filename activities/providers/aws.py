@@ -1,7 +1,8 @@
 """AWS EC2: one account in one region, over ``boto3``.
 
 APIs: RunInstances, TerminateInstances, DescribeInstances, DescribeSpotInstanceRequests, DescribeImages,
-DescribeInstanceTypeOfferings, DescribeSpotPriceHistory, CreateTags, DeleteTags (version 2016-11-15).
+DescribeInstanceTypeOfferings, DescribeSpotPriceHistory, CreateTags, DeleteTags, DescribeVolumes,
+DeleteVolume, DescribeAddresses, ReleaseAddress (version 2016-11-15). There is no dead-man switch.
 Auth: access key and secret from the credentials Secret, optionally with a session token; Signature Version 4.
 Source: the service model of botocore 1.44.8 and the EC2 user guide (2023).
 """
@@ -15,6 +16,7 @@ from typing import Final, TypeVar
 from pydantic import BaseModel
 
 from activities.providers import aws_answers as answers
+from activities.providers import aws_leftovers
 from activities.providers.aws_errors import (
     BUSY_RETRY_AFTER,
     CONCERNS_ONE_MACHINE,
@@ -22,8 +24,10 @@ from activities.providers.aws_errors import (
     translate_errors,
 )
 from activities.providers.aws_sdk import Ec2Calls
-from activities.providers.base import Credentials
+from activities.providers.base import Capability, Credentials
+from activities.providers.dead_man import no_switch
 from activities.providers.endpoints import endpoint_from
+from activities.providers.leftover_checks import check_ours, release_each
 from domain.contracts.errors import ErrorCode, ProviderError
 from domain.contracts.instances import (
     Created,
@@ -35,6 +39,7 @@ from domain.contracts.instances import (
     Refusal,
     Rejected,
 )
+from domain.contracts.leftovers import Leftover
 from domain.contracts.model import Contract
 from domain.contracts.money import PriceQuote
 from domain.contracts.names import TAG_INSTALLATION, TAG_LAUNCH, TAG_RETAINED
@@ -83,6 +88,8 @@ TAKEN_BACK: Final = (
     "instance-stopped-no-capacity",
 )
 """Status codes of spot requests whose machine goes; the later ones can show while it still runs."""
+
+CAPABILITIES: Final = frozenset({Capability.LEFTOVERS, Capability.SPOT_PRICES})
 
 _Shape = TypeVar("_Shape", bound=BaseModel)
 _Page = TypeVar("_Page", bound=answers.Page)
@@ -242,6 +249,11 @@ class AwsProvider:
     def key(self) -> RegionKey:
         """The account and region that this object speaks for."""
         return self._key
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """Leftovers and spot prices; ``LaunchRequest.dead_man_at`` is not sent, there is no such switch."""
+        return CAPABILITIES
 
     def launch(self, request: LaunchRequest, user_data: str) -> LaunchResult:
         """One RunInstances call, before it one DescribeImages call for each new image; see the port."""
@@ -428,6 +440,37 @@ class AwsProvider:
         for action, tags in (("CreateTags", added), ("DeleteTags", {"Tags": [{"Key": TAG_INSTALLATION}]})):
             with translate_errors(action):
                 self._calls().call(action, {**machines, **tags})
+
+    def dead_man_times(self, instance_ids: Sequence[str]) -> dict[str, datetime]:
+        """None: there is no such switch."""
+        del instance_ids
+        return {}
+
+    def renew_dead_man(self, instance_ids: Sequence[str], at: datetime) -> None:
+        """Refuse: there is no such switch."""
+        del instance_ids, at
+        raise no_switch(NAME)
+
+    def leftovers(self, tags: Mapping[str, str]) -> list[Leftover]:
+        """One DescribeVolumes call per page, and one DescribeAddresses call."""
+        unused = {"Filters": [_condition("status", ["available"])]}
+        pages = self._pages("DescribeVolumes", unused, answers.DescribeVolumes)
+        volumes = [volume for page in pages for volume in page.volumes]
+        seen = self._read("DescribeAddresses", {}, answers.DescribeAddresses).addresses
+        return [
+            *aws_leftovers.disks(volumes, self._key, tags),
+            *aws_leftovers.addresses(seen, self._key, tags),
+        ]
+
+    def release(self, leftovers: Sequence[Leftover]) -> None:
+        """One DeleteVolume or ReleaseAddress call each; after a failure they are listed once more."""
+        check_ours(NAME, leftovers)
+        release_each(leftovers, self._give_up, lambda: {each.id for each in self.leftovers({})})
+
+    def _give_up(self, leftover: Leftover) -> None:
+        operation, parameters = aws_leftovers.release_call(leftover)
+        with translate_errors(operation):
+            self._calls().call(operation, parameters)
 
     def close(self) -> None:
         """Release the connections and forget the keys."""

@@ -156,3 +156,34 @@ class DescribeImages(_Answer):
     """Answer of DescribeImages."""
 
     images: tuple[Image, ...]
+
+
+class Volume(_Answer):
+    """A disk."""
+
+    volume_id: str = Field(min_length=1)
+    size: int | None = None
+    create_time: datetime | None = None
+    tags: tuple[Tag, ...] = ()
+
+
+class DescribeVolumes(Page):
+    """One page of disks."""
+
+    volumes: tuple[Volume, ...]
+
+
+class Address(_Answer):
+    """An elastic address."""
+
+    allocation_id: str = Field(min_length=1)
+    public_ip: str = ""
+    association_id: str = ""
+    """Empty when it is attached to nothing."""
+    tags: tuple[Tag, ...] = ()
+
+
+class DescribeAddresses(_Answer):
+    """Answer of DescribeAddresses, which has no pages."""
+
+    addresses: tuple[Address, ...]

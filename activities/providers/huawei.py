@@ -1,26 +1,25 @@
 """Huawei Cloud ECS: one account in one region, over ``huaweicloudsdkecs``.
 
 APIs: CreatePostPaidServers, ShowJob, DeleteServers, ListServersDetails, ListFlavorSellPolicies,
-BatchCreateServerTags, BatchDeleteServerTags (v1); of the billing service ListOnDemandResourceRatings (v2).
+BatchCreateServerTags, BatchDeleteServerTags, UpdateServerAutoTerminateTime (v1); of the billing service
+ListOnDemandResourceRatings (v2); of EVS and EIP see ``huawei_leftovers``.
 Auth: access key and secret from the credentials Secret, optionally with a security token; SDK-HMAC-SHA256.
 The Secret's ``projectId.<region>`` or ``projectId`` names the project; without them it is looked up.
 Source: the SDK's own texts (3.1.219, 2026) and the ECS error tables (2026).
 """
 
-import base64
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from decimal import ROUND_FLOOR, Decimal
 from typing import Final, TypeVar
-from uuid import UUID, uuid5
 
 from pydantic import BaseModel
 
 from activities.providers import huawei_answers as answers
-from activities.providers import huawei_tags
-from activities.providers.base import Credentials
+from activities.providers import huawei_leftovers, huawei_tags
+from activities.providers.base import Capability, Credentials
+from activities.providers.dead_man import to_second
 from activities.providers.endpoints import endpoint_from
 from activities.providers.huawei_errors import (
     NAME,
@@ -30,7 +29,9 @@ from activities.providers.huawei_errors import (
     market_answer,
     translate_errors,
 )
+from activities.providers.huawei_purchase import SPOT_MODE, client_token, launch_body, launch_flaw
 from activities.providers.huawei_sdk import Answer, EcsCalls, UnansweredError
+from activities.providers.leftover_checks import check_ours, release_each
 from domain.contracts.errors import ErrorCode, ProviderError
 from domain.contracts.instances import (
     Created,
@@ -41,9 +42,10 @@ from domain.contracts.instances import (
     OfferQuery,
     Rejected,
 )
+from domain.contracts.leftovers import Leftover
 from domain.contracts.model import Contract
 from domain.contracts.money import PriceQuote
-from domain.contracts.names import TAG_INSTALLATION, TAG_LAUNCH, TAG_RETAINED
+from domain.contracts.names import TAG_INSTALLATION, TAG_RETAINED
 from domain.contracts.offers import CapacityType, InstanceType, Offer, RegionKey, Stock
 from domain.contracts.provider_ids import provider_id
 
@@ -52,17 +54,8 @@ MAX_IDS_PER_CALL: Final = 100
 MAX_PAGE: Final = 1000
 MAX_PAGES: Final = 5
 """5,000 machines of one installation in one region, what a reading may hold; more is a fault."""
-MAX_USER_DATA_BYTES: Final = 32 * 1024
-MAX_NAME_CHARS: Final = 64
-PRICE_STEP: Final = Decimal("0.001")
-"""Finest bid that is sent."""
-TOKEN_NAMESPACE: Final = UUID("5f0c6f0e-3f3b-5c55-9d0a-6c1f3f1d9b3e")
-"""Launch tokens have up to 64 characters, ``X-Client-Token`` is to be a UUID: uuid5 of the token in here."""
 SPOT_CHARGING: Final = "2"
-SPOT_MODE: Final = "spot"
 ON_DEMAND_MODE: Final = "postPaid"
-PAY_PER_USE: Final = 0
-
 # Source: server states, ECS API reference.
 STATES: Final[Mapping[str, InstanceState]] = {
     "BUILD": InstanceState.PENDING,
@@ -81,6 +74,15 @@ GOING: Final = frozenset({"deleting", "powering-off"})
 NOTHING_TO_END: Final = frozenset({"deleting", "DELETED", "SOFT_DELETED"})
 FROZEN: Final = "freeze"
 
+CAPABILITIES: Final = frozenset(
+    {
+        Capability.DEAD_MAN_SWITCH,
+        Capability.LEFTOVERS,
+        Capability.ON_DEMAND_PRICES,
+        Capability.STOCK,
+    }
+)
+
 _Shape = TypeVar("_Shape", bound=BaseModel)
 
 
@@ -98,65 +100,6 @@ class HuaweiSettings(Contract):
     calls that run into their time-outs (the purchase, its job, an ending) it stays below 90 s."""
     first_poll_seconds: float = 1
     poll_seconds: float = 5
-
-
-def client_token(launch_token: str) -> str:
-    """What ``X-Client-Token`` carries for a launch token."""
-    return str(uuid5(TOKEN_NAMESPACE, launch_token))
-
-
-def launch_flaw(request: LaunchRequest, user_data: str) -> str:
-    """What makes a request impossible before it is sent: what, where and what to do; empty when fine."""
-    size = len(user_data.encode())
-    if size > MAX_USER_DATA_BYTES:
-        return (
-            f"user data has {size} bytes, at most {MAX_USER_DATA_BYTES} can be sent: "
-            "shorten userDataTemplate of the node class and fetch the rest at boot"
-        )
-    bid = request.max_price_per_hour
-    if bid is not None and bid < PRICE_STEP:
-        return f"the bid {bid} per hour is below the least price of {PRICE_STEP}: raise maxPricePerHour"
-    if len(request.name) > MAX_NAME_CHARS:
-        return f"the name {request.name} has more than {MAX_NAME_CHARS} characters: shorten the pool's name"
-    return huawei_tags.flaw({**request.tags, TAG_LAUNCH: request.token})
-
-
-def launch_body(request: LaunchRequest, user_data: str, *, with_bid: bool = True) -> dict[str, object]:
-    """Body of CreatePostPaidServers for one machine.
-
-    The same request gives the same body, as its token demands: nothing here may depend on the time. There is
-    no address and no data disk that could outlive the machine.
-    """
-    tags = huawei_tags.stored({**request.tags, TAG_LAUNCH: request.token})
-    server: dict[str, object] = {
-        "availability_zone": request.offer.zone,
-        "count": 1,
-        "extendparam": spot_terms(request, with_bid=with_bid),
-        "flavorRef": request.offer.instance_type.name,
-        "imageRef": request.image_id,
-        "name": request.name or f"spotgpu-{client_token(request.token)[:8]}",
-        "nics": [{"subnet_id": request.subnet_id}],
-        "root_volume": {"volumetype": request.disk.type, "size": request.disk.size_gb},
-        "security_groups": [{"id": group} for group in request.security_group_ids],
-        "server_tags": [{"key": key, "value": tags[key]} for key in sorted(tags)],
-        "user_data": base64.b64encode(user_data.encode()).decode("ascii"),
-        "vpcid": request.vpc_id,
-    }
-    if request.key_pair_id:
-        server["key_name"] = request.key_pair_id
-    return {"server": server}
-
-
-def spot_terms(request: LaunchRequest, *, with_bid: bool) -> dict[str, object]:
-    """How it is paid. Without a bid the vendor takes the on-demand price as the limit."""
-    terms: dict[str, object] = {"chargingMode": PAY_PER_USE}
-    if request.offer.capacity_type is not CapacityType.SPOT:
-        return terms
-    terms["marketType"] = SPOT_MODE
-    if with_bid and request.max_price_per_hour is not None:
-        bid = request.max_price_per_hour.quantize(PRICE_STEP, rounding=ROUND_FLOOR)
-        terms["spotPrice"] = f"{bid:f}"
-    return terms
 
 
 def instance_from(seen: answers.SeenServer, region: str) -> Instance | None:
@@ -236,6 +179,11 @@ class HuaweiProvider:
     def key(self) -> RegionKey:
         """The account and region that this object speaks for."""
         return self._key
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """All but spot prices, which no API states."""
+        return CAPABILITIES
 
     def launch(self, request: LaunchRequest, user_data: str) -> LaunchResult:
         """One create call, and its job followed to its end: acceptance is not success.
@@ -443,7 +391,14 @@ class HuaweiProvider:
         return quote_from(rating, now=self._now())
 
     def retain(self, instance_ids: Sequence[str], installation: str) -> None:
-        """Two calls per machine, one adds and one takes away: a stop between them leaves both tags."""
+        """Switches away, then two calls per machine, one adds and one takes away a tag.
+
+        A stop between the last two leaves both tags.
+        """
+        _each(
+            [[each] for each in self.dead_man_times(instance_ids)],
+            lambda ids: self._set_end(ids[0], ""),
+        )
         _each(_batches(instance_ids, 1), lambda ids: self._retag(ids[0], installation))
 
     def _retag(self, instance_id: str, installation: str) -> None:
@@ -456,6 +411,49 @@ class HuaweiProvider:
         except ProviderError as fault:
             if fault.code is not ErrorCode.NOT_FOUND:
                 raise
+
+    def dead_man_times(self, instance_ids: Sequence[str]) -> dict[str, datetime]:
+        """One ListServersDetails call per 100 ids."""
+        return {
+            seen.id: seen.auto_terminate_time
+            for batch in _batches(instance_ids, MAX_IDS_PER_CALL)
+            for seen in self._page(server_id=",".join(batch), limit=MAX_IDS_PER_CALL)[0]
+            if seen.auto_terminate_time is not None
+        }
+
+    def renew_dead_man(self, instance_ids: Sequence[str], at: datetime) -> None:
+        """One UpdateServerAutoTerminateTime call per machine."""
+        _each(_batches(instance_ids, 1), lambda ids: self._set_end(ids[0], to_second(at)))
+
+    def _set_end(self, instance_id: str, time_text: str) -> None:
+        """Set the switch of one machine, or take it away with an empty text."""
+        action = "UpdateServerAutoTerminateTime"
+        try:
+            with translate_errors(action):
+                self._calls().call(action, {"auto_terminate_time": time_text}, server_id=instance_id)
+        except ProviderError as fault:
+            if fault.code is not ErrorCode.NOT_FOUND:
+                raise
+
+    def leftovers(self, tags: Mapping[str, str]) -> list[Leftover]:
+        """One ListVolumes and one ListPublicips call per 1,000 of them."""
+        with translate_errors("ListLeftovers"):
+            return huawei_leftovers.find(self._send, self._key, tags)
+
+    def release(self, leftovers: Sequence[Leftover]) -> None:
+        """One DeleteVolume or DeletePublicip call each; after a failure they are listed once more."""
+        check_ours(NAME, leftovers)
+        release_each(
+            leftovers,
+            lambda each: huawei_leftovers.release(self._send, each),
+            lambda: {each.id for each in self.leftovers({})},
+        )
+
+    def _send(
+        self, service: str, method: str, path: str, query: Mapping[str, str | int] | None = None, /
+    ) -> Answer:
+        with translate_errors(f"{service} {method}"):
+            return self._calls().request(service, method, path, query)
 
     def close(self) -> None:
         """Release the connections and forget the keys."""

@@ -21,7 +21,12 @@ def _none_is_mapping(value: object) -> object:
     return {} if value is None else value
 
 
+def _text_or_none(value: object) -> object:
+    return value or None
+
+
 Text = Annotated[str, BeforeValidator(_none_is_text)]
+Moment = Annotated[datetime | None, BeforeValidator(_text_or_none)]
 Texts = Annotated[tuple[str, ...], BeforeValidator(_none_is_empty)]
 
 
@@ -117,6 +122,8 @@ class SeenServer(_Answer):
     task_state: Text = Field(default="", alias="OS-EXT-STS:task_state")
     zone: Text = Field(default="", alias="OS-EXT-AZ:availability_zone")
     created: datetime | None = None
+    auto_terminate_time: Moment = None
+    """When the cloud ends it by itself; None without a switch."""
     flavor: SeenFlavor | None = None
     metadata: Annotated[dict[str, Text], BeforeValidator(_none_is_mapping)] = Field(
         default_factory=dict[str, str]

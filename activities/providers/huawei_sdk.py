@@ -100,6 +100,8 @@ class EcsCalls:
         self._billing_url = _url(endpoint) or billing_endpoint
         self._lock = threading.Lock()
         self._billing: Any = None
+        self._others: dict[str, Any] = {}
+        self._region = region
         self._ecs = self._ecs_client(region, _url(endpoint) or _own_url(region))
 
     @property
@@ -136,9 +138,37 @@ class EcsCalls:
             )
         )
 
+    def request(
+        self, service: str, method: str, path: str, query: Mapping[str, str | int] | None = None
+    ) -> Answer:
+        """Send one request to another service of the region; otherwise as ``call``.
+
+        Args:
+            service: First part of its host name, for example ``evs``.
+            method: The HTTP method.
+            path: With ``{project_id}`` where the project belongs.
+            query: What follows the question mark.
+        """
+        client = self._service_client(service)
+        header = {"Content-Type": "application/json"}
+        pairs = [(key, str(value)) for key, value in (query or {}).items()]
+        return _sent(
+            lambda: client.do_http_request(
+                method=method, resource_path=path, query_params=pairs, header_params=header
+            )
+        )
+
+    def _service_client(self, service: str) -> Any:
+        with self._lock:
+            if service not in self._others:
+                url = _url(self._endpoint) or _own_url(self._region).replace("//ecs.", f"//{service}.")
+                builder = self._builder("BasicCredentials", self.project_id).with_endpoint(url)
+                self._others[service] = _translated(builder.build)
+            return self._others[service]
+
     def close(self) -> None:
         """Release connections, and the threads that the SDK keeps for signing."""
-        for client in (self._ecs, self._billing):
+        for client in (self._ecs, self._billing, *self._others.values()):
             if client is not None:
                 client.close()
                 client.get_http_client().executor.shutdown(wait=False)

@@ -2,12 +2,14 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import TypeVar
 
-from activities.providers.base import Provider
+from activities.providers.base import Capability, Provider
 from activities.telemetry import metrics
 from domain.contracts.errors import ErrorCode, ProviderError
 from domain.contracts.instances import Created, Instance, LaunchRequest, LaunchResult, OfferQuery
+from domain.contracts.leftovers import Leftover
 from domain.contracts.offers import InstanceType, Offer, RegionKey
 
 Answer = TypeVar("Answer")
@@ -23,6 +25,11 @@ class InstrumentedProvider:
     def key(self) -> RegionKey:
         """See ``Provider.key``."""
         return self._provider.key
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """See ``Provider.capabilities``."""
+        return self._provider.capabilities
 
     def launch(self, request: LaunchRequest, user_data: str) -> LaunchResult:
         """See ``Provider.launch``; a market answer counts under its code."""
@@ -47,6 +54,22 @@ class InstrumentedProvider:
     def retain(self, instance_ids: Sequence[str], installation: str) -> None:
         """See ``Provider.retain``."""
         self._observe("retain", lambda: self._provider.retain(instance_ids, installation))
+
+    def dead_man_times(self, instance_ids: Sequence[str]) -> dict[str, datetime]:
+        """See ``Provider.dead_man_times``."""
+        return self._observe("dead_man_times", lambda: self._provider.dead_man_times(instance_ids))
+
+    def renew_dead_man(self, instance_ids: Sequence[str], at: datetime) -> None:
+        """See ``Provider.renew_dead_man``."""
+        self._observe("renew_dead_man", lambda: self._provider.renew_dead_man(instance_ids, at))
+
+    def leftovers(self, tags: Mapping[str, str]) -> list[Leftover]:
+        """See ``Provider.leftovers``."""
+        return self._observe("leftovers", lambda: self._provider.leftovers(tags))
+
+    def release(self, leftovers: Sequence[Leftover]) -> None:
+        """See ``Provider.release``."""
+        self._observe("release", lambda: self._provider.release(leftovers))
 
     def close(self) -> None:
         """See ``Provider.close``."""

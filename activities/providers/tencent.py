@@ -1,6 +1,7 @@
 """Tencent Cloud CVM: one account in one region, over ``tencentcloud-sdk-python-cvm``.
 
-APIs: RunInstances, TerminateInstances, DescribeInstances, DescribeZoneInstanceConfigInfos (2017-03-12), and
+APIs: RunInstances, TerminateInstances, DescribeInstances, DescribeZoneInstanceConfigInfos, and
+ImportInstancesActionTimer, DeleteInstancesActionTimer, DescribeInstancesActionTimer (2017-03-12);
 TagResources, UnTagResources of the tag service (2018-08-13).
 Auth: secret id and key from the credentials Secret, optionally with a token; TC3-HMAC-SHA256.
 Source: the SDK's own texts and error lists (cvm 3.1.178, 2026) and the CVM API documentation (2024).
@@ -8,18 +9,20 @@ Source: the SDK's own texts and error lists (cvm 3.1.178, 2026) and the CVM API 
 
 import base64
 import threading
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_FLOOR, Decimal
 from typing import Final, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from activities.providers import tencent_answers as answers
-from activities.providers.base import Credentials
+from activities.providers import tencent_timers as timers
+from activities.providers.base import Capability, Credentials
 from activities.providers.endpoints import endpoint_from
-from activities.providers.tencent_sdk import AnsweredError, CvmCalls, UnansweredError
+from activities.providers.leftover_checks import check_ours
+from activities.providers.tencent_errors import NAME, concerns_one_machine, market_answer, translate_errors
+from activities.providers.tencent_sdk import AnsweredError, CvmCalls
 from domain.contracts.errors import ErrorCode, ProviderError
 from domain.contracts.instances import (
     Created,
@@ -28,16 +31,14 @@ from domain.contracts.instances import (
     LaunchRequest,
     LaunchResult,
     OfferQuery,
-    Refusal,
     Rejected,
 )
+from domain.contracts.leftovers import Leftover
 from domain.contracts.model import Contract
 from domain.contracts.money import PriceQuote
 from domain.contracts.names import TAG_INSTALLATION, TAG_LAUNCH, TAG_RETAINED
-from domain.contracts.offers import CapacityType, InstanceType, Offer, ProviderName, RegionKey, Stock
+from domain.contracts.offers import CapacityType, InstanceType, Offer, RegionKey, Stock
 from domain.contracts.provider_ids import provider_id
-
-NAME: Final = ProviderName.TENCENT
 
 MAX_IDS_PER_CALL: Final = 100
 MAX_TAGGED_PER_CALL: Final = 10
@@ -52,80 +53,6 @@ PRICE_STEP: Final = Decimal("0.001")
 """Finest bid that is sent."""
 SPOT: Final = "SPOTPAID"
 ON_DEMAND: Final = "POSTPAID_BY_HOUR"
-
-# Codes are matched by their longest listed prefix; HTTP status says nothing, errors come with 200.
-# Source: errorcodes of the SDK. Unlisted: UNKNOWN.
-ERROR_CODES: Final[Mapping[str, ErrorCode]] = {
-    "RequestLimitExceeded": ErrorCode.THROTTLED,
-    "InternalError": ErrorCode.UNAVAILABLE,
-    "InternalServerError": ErrorCode.UNAVAILABLE,
-    "FailedOperation": ErrorCode.UNAVAILABLE,
-    "AuthFailure": ErrorCode.UNAUTHENTICATED,
-    "InvalidCredential": ErrorCode.UNAUTHENTICATED,  # raised by the SDK before it sends anything
-    "AuthFailure.UnauthorizedOperation": ErrorCode.FORBIDDEN,
-    "UnauthorizedOperation": ErrorCode.FORBIDDEN,
-    "AccountQualificationRestrictions": ErrorCode.FORBIDDEN,
-    "InvalidAccount": ErrorCode.FORBIDDEN,  # InsufficientBalance, UnpaidOrder
-    "InvalidInstanceId.NotFound": ErrorCode.NOT_FOUND,
-    "ResourceNotFound.InvalidInstanceIdNotFound": ErrorCode.NOT_FOUND,
-    "InvalidParameterValue.ResourceIdInvalid": ErrorCode.NOT_FOUND,  # tag service
-    "OperationDenied.InstanceOperationInProgress": ErrorCode.CONFLICT,
-    "MutexOperation.TaskRunning": ErrorCode.CONFLICT,
-    "ResourceInUse": ErrorCode.CONFLICT,
-    "FailedOperation.ResourceTagProcessing": ErrorCode.CONFLICT,  # tag service
-    "UnsupportedOperation.InstanceState": ErrorCode.CONFLICT,
-    "LimitExceeded.UserReturnQuota": ErrorCode.FORBIDDEN,
-    "UnsupportedOperation.InstancesProtected": ErrorCode.FORBIDDEN,
-    "FailedOperation.IllegalTag": ErrorCode.INVALID_REQUEST,
-    "FailedOperation.TagKeyReserved": ErrorCode.INVALID_REQUEST,
-    "InvalidAction": ErrorCode.INVALID_REQUEST,
-    "Invalid": ErrorCode.INVALID_REQUEST,
-    "Missing": ErrorCode.INVALID_REQUEST,
-    "UnknownParameter": ErrorCode.INVALID_REQUEST,
-    "ResourceNotFound": ErrorCode.INVALID_REQUEST,
-    "OperationDenied.AccountNotSupported": ErrorCode.FORBIDDEN,
-    "NoSuchVersion": ErrorCode.INVALID_REQUEST,
-    "UnsupportedRegion": ErrorCode.INVALID_REQUEST,
-    "UnsupportedOperation": ErrorCode.INVALID_REQUEST,
-    "LimitExceeded": ErrorCode.INVALID_REQUEST,
-}
-
-REFUSALS: Final[Mapping[str, ErrorCode]] = {
-    "ResourceInsufficient": ErrorCode.INSUFFICIENT_CAPACITY,
-    "ResourcesSoldOut": ErrorCode.INSUFFICIENT_CAPACITY,
-    "ResourceUnavailable.InstanceType": ErrorCode.INSUFFICIENT_CAPACITY,
-    "ResourceNotFound.InvalidZoneInstanceType": ErrorCode.INSUFFICIENT_CAPACITY,
-    "InvalidParameterValue.InsufficientOffering": ErrorCode.INSUFFICIENT_CAPACITY,
-    "InvalidParameterValue.ZoneNotSupported": ErrorCode.INSUFFICIENT_CAPACITY,
-    "InvalidParameter.InvalidCloudDiskSoldOut": ErrorCode.INSUFFICIENT_CAPACITY,
-    "UnsupportedOperation.InvalidZone": ErrorCode.INSUFFICIENT_CAPACITY,
-    "UnsupportedOperation.NoInstanceTypeSupportSpot": ErrorCode.INSUFFICIENT_CAPACITY,
-    "UnsupportedOperation.SpotUnsupportedRegion": ErrorCode.INSUFFICIENT_CAPACITY,
-    "FailedOperation.NoAvailableIpAddressCountInSubnet": ErrorCode.INSUFFICIENT_CAPACITY,
-    "LimitExceeded.VpcSubnetNum": ErrorCode.INSUFFICIENT_CAPACITY,
-    "InvalidParameterValue.InsufficientPrice": ErrorCode.PRICE_TOO_LOW,
-    "LimitExceeded.SpotQuota": ErrorCode.QUOTA,
-    "LimitExceeded.UserSpotQuota": ErrorCode.QUOTA,
-    "LimitExceeded.InstanceQuota": ErrorCode.QUOTA,
-    "LimitExceeded.CvmInstanceQuota": ErrorCode.QUOTA,
-    "InstancesQuotaLimitExceeded": ErrorCode.QUOTA,
-}
-
-NOT_OFFERED: Final = (
-    "ResourceUnavailable.InstanceType",
-    "ResourceNotFound.InvalidZoneInstanceType",
-    "InvalidParameterValue.ZoneNotSupported",
-    "UnsupportedOperation.InvalidZone",
-    "UnsupportedOperation.NoInstanceTypeSupportSpot",
-    "UnsupportedOperation.SpotUnsupportedRegion",
-)
-"""Prefixes of refusals that say: not sold there at all."""
-
-MIXED_CHARGES: Final = "InvalidParameterValue.InstanceNotSupportedMixPricingModel"
-"""A batch must have one charge type."""
-
-BUSY_RETRY_AFTER: Final = timedelta(seconds=5)
-"""A machine that is in the middle of something refuses; it settles within 5 to 10 s."""
 
 # Source: InstanceStatus in the SDK. A machine that is gone is absent from every answer.
 STATES: Final[Mapping[str, InstanceState]] = {
@@ -155,6 +82,15 @@ STOCKS: Final[Mapping[str, Stock]] = {
     "WithoutStock": Stock.NONE,
 }
 
+CAPABILITIES: Final = frozenset(
+    {
+        Capability.DEAD_MAN_SWITCH,
+        Capability.SPOT_PRICES,
+        Capability.ON_DEMAND_PRICES,
+        Capability.STOCK,
+    }
+)
+
 _Shape = TypeVar("_Shape", bound=BaseModel)
 
 
@@ -167,20 +103,6 @@ class TencentSettings(Contract):
     """For connecting and for reading; the SDK takes one value, in whole seconds."""
     currency: str = "CNY"
     """Currency of the site that the account belongs to: no answer states it."""
-
-
-def classify(vendor_code: str, *, creating: bool) -> ErrorCode:
-    """The closed class of a vendor's code, by its longest listed prefix.
-
-    Args:
-        vendor_code: The cloud's word; empty when an error answer had none.
-        creating: Whether a machine was being bought, so that an internal error may have made it.
-    """
-    table = {**ERROR_CODES, **REFUSALS}
-    prefixes = [prefix for prefix in table if vendor_code.startswith(prefix)]
-    code = table[max(prefixes, key=len)] if prefixes else ErrorCode.UNKNOWN
-    may_have_run = code is ErrorCode.UNAVAILABLE or not vendor_code
-    return ErrorCode.UNKNOWN_OUTCOME if creating and may_have_run else code
 
 
 def launch_flaw(request: LaunchRequest, user_data: str) -> str:
@@ -224,6 +146,8 @@ def launch_body(request: LaunchRequest, user_data: str) -> dict[str, object]:
     }
     if request.key_pair_id:
         body["LoginSettings"] = {"KeyIds": [request.key_pair_id]}
+    if request.dead_man_at is not None:
+        body["ActionTimer"] = timers.timer(request.dead_man_at)
     if request.name:
         body["InstanceName"] = request.name
     if request.name and len(request.name) <= MAX_HOST_NAME_CHARS:
@@ -277,40 +201,6 @@ def quote_from(price: answers.ItemPrice | None, currency: str, *, now: datetime)
     return PriceQuote(per_hour=amount, currency=currency, as_of=now, source="DescribeZoneInstanceConfigInfos")
 
 
-@contextmanager
-def translate_errors(operation: str, *, creating: bool = False) -> Generator[None]:
-    """Re-raise the failures of one call as ``ProviderError``.
-
-    Args:
-        operation: The API's name.
-        creating: A machine is being bought, so that a lost answer leaves the outcome unknown.
-    """
-    lost = ErrorCode.UNKNOWN_OUTCOME if creating else ErrorCode.UNAVAILABLE
-    try:
-        yield
-    except AnsweredError as fault:
-        code = classify(fault.vendor_code, creating=creating)
-        raise ProviderError(
-            code,
-            fault.message,
-            provider=NAME,
-            operation=operation,
-            vendor_code=fault.vendor_code,
-            retry_after=BUSY_RETRY_AFTER if code is ErrorCode.CONFLICT else None,
-        ) from fault
-    except UnansweredError as fault:
-        code = ErrorCode.UNAVAILABLE if fault.never_left else lost
-        raise ProviderError(
-            code, str(fault), provider=NAME, operation=operation, vendor_code=fault.vendor_code
-        ) from fault
-    except ValidationError as fault:
-        code = ErrorCode.UNKNOWN_OUTCOME if creating else ErrorCode.UNAVAILABLE
-        fields = ", ".join(".".join(str(part) for part in error["loc"]) for error in fault.errors()[:3])
-        text = f"unreadable answer: {fields}"
-        # Cut off, since pydantic quotes what it read.
-        raise ProviderError(code, text, provider=NAME, operation=operation) from None
-
-
 class TencentProvider:
     """``Provider`` for Tencent Cloud. The client is built at the first call and when the keys change."""
 
@@ -333,6 +223,11 @@ class TencentProvider:
         """The account and region that this object speaks for."""
         return self._key
 
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """All but leftovers: addresses and disks belong to other services of this cloud."""
+        return CAPABILITIES
+
     def launch(self, request: LaunchRequest, user_data: str) -> LaunchResult:
         """One RunInstances call; see the port."""
         flaw = launch_flaw(request, user_data)
@@ -343,7 +238,7 @@ class TencentProvider:
             with translate_errors("RunInstances", creating=True):
                 answer = answers.RunInstances.model_validate(self._calls().compute("RunInstances", body))
         except ProviderError as fault:
-            return _market_answer(fault)
+            return market_answer(fault)
         if len(answer.instance_id_set) != 1:
             text = f"success with {len(answer.instance_id_set)} ids instead of one"
             raise ProviderError(ErrorCode.UNKNOWN_OUTCOME, text, provider=NAME, operation="RunInstances")
@@ -360,7 +255,7 @@ class TencentProvider:
             with translate_errors("TerminateInstances"):
                 self._calls().compute("TerminateInstances", {"InstanceIds": list(instance_ids)})
         except ProviderError as fault:
-            if not _concerns_one_machine(fault):
+            if not concerns_one_machine(fault):
                 raise
             parts = self._parts_to_end(instance_ids)
             if parts == [list(instance_ids)]:
@@ -454,7 +349,15 @@ class TencentProvider:
         ]
 
     def retain(self, instance_ids: Sequence[str], installation: str) -> None:
-        """TagResources, then UnTagResources, per 10 machines: a stop between them leaves both tags."""
+        """Timers away, then TagResources and UnTagResources per 10 machines.
+
+        A stop between the last two leaves both tags.
+        """
+        for batch in _batches(instance_ids, timers.MAX_IDS_PER_CALL):
+            living = self._living(batch)
+            if living:
+                with translate_errors("DescribeInstancesActionTimer"):
+                    timers.clear_timers(self._answer, living)
         for batch in _batches(instance_ids, MAX_TAGGED_PER_CALL):
             self._retag(batch, installation)
 
@@ -477,12 +380,58 @@ class TencentProvider:
             for failed in answer.failed_resources:
                 raise AnsweredError(failed.code, f"{failed.resource}: {failed.message}")
 
+    def dead_man_times(self, instance_ids: Sequence[str]) -> dict[str, datetime]:
+        """One DescribeInstances and one DescribeInstancesActionTimer call per 100 machines."""
+        return {
+            each.instance_id: each.action_time.astimezone(UTC)
+            for batch in _batches(instance_ids, timers.MAX_IDS_PER_CALL)
+            if (living := self._living(batch))
+            for each in self._timers(living)
+        }
+
+    def _timers(self, instance_ids: Sequence[str]) -> list[answers.SeenTimer]:
+        with translate_errors("DescribeInstancesActionTimer"):
+            return timers.read_timers(self._answer, instance_ids)
+
+    def renew_dead_man(self, instance_ids: Sequence[str], at: datetime) -> None:
+        """Per 100 machines three or four calls; where one machine spoils the batch, each on its own."""
+        for batch in _batches(instance_ids, timers.MAX_IDS_PER_CALL):
+            self._set_timers(self._living(batch), at)
+
+    def _set_timers(self, instance_ids: Sequence[str], at: datetime) -> None:
+        if not instance_ids:
+            return
+        try:
+            with translate_errors("DescribeInstancesActionTimer"):
+                timers.set_timers(self._answer, instance_ids, at)
+        except ProviderError as fault:
+            if len(instance_ids) == 1 or not concerns_one_machine(fault):
+                raise
+            _each([[each] for each in instance_ids], lambda ids: self._set_timers(self._living(ids), at))
+
+    def _living(self, instance_ids: Sequence[str]) -> list[str]:
+        """Those that can have a timer: the timer calls refuse all for one that is gone."""
+        return [m.id for m in self.describe(instance_ids) if m.state is not InstanceState.TERMINATED]
+
+    def leftovers(self, tags: Mapping[str, str]) -> list[Leftover]:
+        """None: this adapter cannot see them."""
+        del tags
+        return []
+
+    def release(self, leftovers: Sequence[Leftover]) -> None:
+        """Nothing of this adapter's can be in the list."""
+        check_ours(NAME, leftovers, supported=False)
+
     def close(self) -> None:
         """Release the connections and forget the keys."""
         with self._lock:
             built, self._built = self._built, None
         if built is not None:
             built[1].close()
+
+    def _answer(self, action: str, parameters: Mapping[str, object], /) -> Mapping[str, object]:
+        with translate_errors(action):
+            return self._calls().compute(action, parameters)
 
     def _read(self, action: str, parameters: Mapping[str, object], shape: type[_Shape]) -> _Shape:
         with translate_errors(action):
@@ -515,35 +464,6 @@ def build(key: RegionKey, credentials: Credentials, *, endpoint: str = "") -> Te
         endpoint: ``host:port`` or a URL that replaces the vendor's own address.
     """
     return TencentProvider(key, credentials, TencentSettings(endpoint=endpoint))
-
-
-def _market_answer(fault: ProviderError) -> LaunchResult:
-    """The value that a fault of a create call stands for.
-
-    Raises:
-        ProviderError: the same fault, when it is no answer of the market.
-    """
-    match fault.code:
-        case ErrorCode.INSUFFICIENT_CAPACITY | ErrorCode.QUOTA | ErrorCode.PRICE_TOO_LOW as code:
-            return Refusal(
-                code=code,
-                vendor_code=fault.vendor_code,
-                message=str(fault),
-                not_offered=fault.vendor_code.startswith(NOT_OFFERED),
-            )
-        case ErrorCode.INVALID_REQUEST | ErrorCode.UNAUTHENTICATED | ErrorCode.FORBIDDEN as code:
-            return Rejected(code=code, vendor_code=fault.vendor_code, message=str(fault))
-        case _:
-            raise fault
-
-
-def _concerns_one_machine(fault: ProviderError) -> bool:
-    """Whether one machine may have spoiled a batch."""
-    return (
-        fault.code in (ErrorCode.NOT_FOUND, ErrorCode.CONFLICT)
-        or fault.vendor_code == MIXED_CHARGES
-        or fault.vendor_code == "UnsupportedOperation.InstancesProtected"
-    )
 
 
 def _each(parts: Iterable[Sequence[str]], act: Callable[[Sequence[str]], None]) -> None:

@@ -65,6 +65,20 @@ class DescribeInstances(_Answer):
     instance_set: tuple[SeenInstance, ...]
 
 
+class SeenTimer(_Answer):
+    """One timer of a machine."""
+
+    action_timer_id: str
+    instance_id: str
+    action_time: datetime
+
+
+class DescribeInstancesActionTimer(_Answer):
+    """Answer of DescribeInstancesActionTimer."""
+
+    action_timers: Annotated[tuple[SeenTimer, ...], BeforeValidator(_none_is_empty)] = ()
+
+
 class ItemPrice(_Answer):
     """A price. With a discount the discounted one is paid."""
 

@@ -7,6 +7,7 @@ Source: ECS API reference (2021) and the answers that the SDK 7.11.8 accepts.
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import ClassVar, Final, TypeVar
@@ -85,6 +86,7 @@ class AliyunCloud(Cloud):
         self._actions: dict[str, Callable[[Call], Result]] = {
             "RunInstances": self._run_instances,
             "DeleteInstances": self._delete_instances,
+            "ModifyInstanceAutoReleaseTime": self._modify_auto_release_time,
             "DescribeInstances": self._describe_instances,
             "DescribeAvailableResource": self._describe_available_resource,
             "DescribeSpotPriceHistory": self._describe_spot_price_history,
@@ -227,7 +229,7 @@ class AliyunCloud(Cloud):
             tags={tag.key: tag.value for tag in wanted.tag},
             name=wanted.instance_name,
             client_token=wanted.client_token,
-            release_at=purchase.release_at(wanted, self.clock()),
+            release_at=purchase.release_at(wanted.auto_release_time, self.clock()),
             details=purchase.echoed(wanted, self.inventory),
         )
 
@@ -246,6 +248,14 @@ class AliyunCloud(Cloud):
         ids = tuple(machine.id for machine in machines)
         if not wanted.dry_run:
             self.ledger.terminate(ids)
+        return Result({}, machine_ids=ids)
+
+    def _modify_auto_release_time(self, call: Call) -> Result:
+        wanted = _wanted(call, parameters.ModifyInstanceAutoReleaseTime)
+        ids = (wanted.instance_id,)
+        (machine,) = self._named(ids, wanted.region_id, "InvalidInstanceId.NotFound")
+        at = purchase.release_at(wanted.auto_release_time, self.clock())
+        machine.order = replace(machine.order, release_at=at)
         return Result({}, machine_ids=ids)
 
     def _describe_instances(self, call: Call) -> Result:

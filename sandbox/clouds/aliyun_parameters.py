@@ -118,6 +118,13 @@ class DeleteInstances(Parameters):
     dry_run: bool = False
 
 
+class ModifyInstanceAutoReleaseTime(Parameters):
+    """Set the dead-man switch of one instance; without a time it is taken away."""
+
+    instance_id: str
+    auto_release_time: AwareDatetime | None = None
+
+
 class DescribeInstances(Parameters):
     """Show instances that fulfil every condition that is given."""
 
@@ -193,6 +200,7 @@ ACTIONS: Final[dict[str, type[Parameters]]] = {
     for model in (
         RunInstances,
         DeleteInstances,
+        ModifyInstanceAutoReleaseTime,
         DescribeInstances,
         DescribeAvailableResource,
         DescribeSpotPriceHistory,

@@ -11,6 +11,7 @@ from sandbox.clouds.inventory import Inventory, Subnet
 
 MAX_USER_DATA_BYTES: Final = 32 * 1024
 MIN_RELEASE_AHEAD: Final = timedelta(minutes=30)
+MAX_RELEASE_AHEAD: Final = timedelta(days=3 * 365)
 NEWER_FAMILIES: Final = ("ecs.gn7", "ecs.gn8", "ecs.ebmgn7")
 """Families that take ESSD kinds of disks only."""
 DISK_CATEGORIES: Final = frozenset(
@@ -55,13 +56,13 @@ def plain(user_data: str) -> str:
     return text
 
 
-def release_at(wanted: parameters.RunInstances, now: datetime) -> datetime | None:
-    """When the dead-man switch ends the machine: a whole minute, at least half an hour ahead."""
-    if wanted.auto_release_time is None:
+def release_at(at: datetime | None, now: datetime) -> datetime | None:
+    """When the dead-man switch ends the machine: a whole minute, from half an hour to three years ahead."""
+    if at is None:
         return None
-    if wanted.auto_release_time < now + MIN_RELEASE_AHEAD:
-        raise parameters.invalid("AutoReleaseTime", "it is at least 30 minutes ahead")
-    return wanted.auto_release_time.replace(second=0, microsecond=0)
+    if not now + MIN_RELEASE_AHEAD <= at <= now + MAX_RELEASE_AHEAD:
+        raise parameters.invalid("AutoReleaseTime", "it is 30 minutes to three years ahead")
+    return at.replace(second=0, microsecond=0)
 
 
 def echoed(wanted: parameters.RunInstances, inventory: Inventory) -> dict[str, object]:

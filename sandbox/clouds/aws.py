@@ -26,6 +26,7 @@ from sandbox.clouds import aws_signature as signature
 from sandbox.clouds import aws_xml as xml
 from sandbox.clouds.aws_offers import CNY_PER_USD, Shelf, usd
 from sandbox.clouds.aws_rates import TokenBuckets
+from sandbox.clouds.aws_things import Things
 from sandbox.clouds.cloud import (
     Call,
     Cloud,
@@ -38,6 +39,7 @@ from sandbox.clouds.cloud import (
     WireRequest,
 )
 from sandbox.clouds.ledger import Machine, Order, TokenMismatchError, fingerprint
+from sandbox.clouds.leftovers import Possession
 
 ROOT_DEVICE: Final = "/dev/sda1"
 _FORM: Final = "application/x-www-form-urlencoded"
@@ -69,6 +71,7 @@ class AwsCloud(Cloud):
         self.terminated_for = timedelta(seconds=terminated_seconds)
         self.root_devices: dict[str, str] = {}
         """Image to its root device name, where it is not the usual one."""
+        self._things = Things(self.leftovers, self._region_of)
         self._actions: dict[str, Callable[[Call], Result]] = {
             "RunInstances": self._run_instances,
             "TerminateInstances": self._terminate_instances,
@@ -79,6 +82,10 @@ class AwsCloud(Cloud):
             "DescribeImages": self._describe_images,
             "CreateTags": self._create_tags,
             "DeleteTags": self._delete_tags,
+            "DescribeVolumes": self._describe_volumes,
+            "DeleteVolume": self._delete_volume,
+            "DescribeAddresses": self._describe_addresses,
+            "ReleaseAddress": self._release_address,
         }
 
     @override
@@ -341,6 +348,33 @@ class AwsCloud(Cloud):
         if missing:
             raise VendorError("InvalidInstanceID.NotFound", _not_found_text(missing), status=400)
         return tuple(found.values())
+
+    # Disks and addresses --------------------------------------------------------------------------------
+
+    def _describe_volumes(self, call: Call) -> Result:
+        wanted = _wanted(call, parameters.DescribeVolumes)
+        _refuse_dry_run(wanted)
+        return Result({"DescribeVolumesResponse": self._things.volumes(wanted, call.region)})
+
+    def _delete_volume(self, call: Call) -> Result:
+        wanted = _wanted(call, parameters.DeleteVolume)
+        _refuse_dry_run(wanted)
+        self._things.delete_volume(wanted.volume_id)
+        return Result({"DeleteVolumeResponse": {"return": True}})
+
+    def _describe_addresses(self, call: Call) -> Result:
+        wanted = _wanted(call, parameters.DescribeAddresses)
+        _refuse_dry_run(wanted)
+        return Result({"DescribeAddressesResponse": self._things.addresses(wanted, call.region)})
+
+    def _release_address(self, call: Call) -> Result:
+        wanted = _wanted(call, parameters.ReleaseAddress)
+        _refuse_dry_run(wanted)
+        self._things.release_address(wanted.allocation_id)
+        return Result({"ReleaseAddressResponse": {"return": True}})
+
+    def _region_of(self, thing: Possession) -> str:
+        return next((machine.order.region for machine in self.ledger.find([thing.server_id])), "")
 
     # Offers ---------------------------------------------------------------------------------------------
 

@@ -241,6 +241,31 @@ class DeleteTags(Parameters):
     tag: tuple[RemovedTag, ...] = Field(default=(), max_length=50)
 
 
+class DescribeVolumes(Paged):
+    """Show disks."""
+
+    volume_id: tuple[str, ...] = ()
+
+
+class DeleteVolume(Parameters):
+    """Give a disk up."""
+
+    volume_id: str
+
+
+class DescribeAddresses(Parameters):
+    """Show addresses, all at once."""
+
+    filter: Filters = ()
+    allocation_id: tuple[str, ...] = ()
+
+
+class ReleaseAddress(Parameters):
+    """Give an address up."""
+
+    allocation_id: str
+
+
 ACTIONS: Final[dict[str, type[Parameters]]] = {
     model.__name__: model
     for model in (
@@ -253,6 +278,10 @@ ACTIONS: Final[dict[str, type[Parameters]]] = {
         DescribeImages,
         CreateTags,
         DeleteTags,
+        DescribeVolumes,
+        DeleteVolume,
+        DescribeAddresses,
+        ReleaseAddress,
     )
 }
 

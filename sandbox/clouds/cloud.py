@@ -18,6 +18,7 @@ from sandbox.clouds.faults import FaultBoard, FaultKind, Target
 from sandbox.clouds.hooks import HookBoard
 from sandbox.clouds.inventory import Account, Inventory
 from sandbox.clouds.ledger import Boot, Ledger, LedgerSettings, Machine, Order
+from sandbox.clouds.leftovers import Leftovers
 from sandbox.clouds.rates import RateLimits
 from sandbox.clouds.requests import RequestLog
 from sandbox.market import Market, Place, UnknownTypeError
@@ -153,6 +154,9 @@ class Cloud(ABC):
         self.account = settings.account
         self.clock = settings.clock
         self.ledger = Ledger(clock=settings.clock, id_prefix=self.id_prefix, settings=settings.ledger)
+        self.leftovers = Leftovers()
+        """Addresses and data disks, those that survived their machines included."""
+        self.ledger.listeners.on_gone.append(self.leftovers.server_gone)
         self.faults = FaultBoard(settings.clock)
         self.hooks = HookBoard()
         self.log = RequestLog()

@@ -36,9 +36,10 @@ from sandbox.clouds.cloud import (
     WireAnswer,
     WireRequest,
 )
-from sandbox.clouds.huawei_leftovers import Leftovers
 from sandbox.clouds.huawei_parameters import wrong
+from sandbox.clouds.huawei_things import Things
 from sandbox.clouds.ledger import EndReason, Machine, MachineState, Order, fingerprint
+from sandbox.clouds.leftovers import Possession
 from sandbox.market import CURRENCY
 
 MAX_DELETED: Final = 1000
@@ -65,13 +66,14 @@ class _Opened:
     wanted: parameters.Parameters
     server_id: str = ""
     job_id: str = ""
+    thing_id: str = ""
+    """A disk or an address."""
 
 
 class HuaweiCloud(Cloud):
     """The dialect of ECS, of the project list, and of prices.
 
     Attributes:
-        leftovers: Addresses and data disks, those that survived their servers included.
         throttle_code: What a refused rate says: ``APIGW.0308``, ``Common.1503`` (both HTTP 429), or
             ``Common.0024``, which is an error inside a success (HTTP 202).
         prices_allowed: Whether the account may ask for prices.
@@ -91,12 +93,11 @@ class HuaweiCloud(Cloud):
         super().__init__(settings)
         given = projects or {}
         self.projects = {region: given.get(region, project_of(region)) for region in self.inventory.zones}
-        self.leftovers = Leftovers()
         self.throttle_code = "APIGW.0308"
         self.prices_allowed = True
-        self.ledger.listeners.on_gone.append(self.leftovers.server_gone)
         self._jobs = jobs.JobBook()
         self._refused_servers = 0
+        self._things = Things(self.leftovers, self._region_of)
         self._actions: dict[str, Callable[[Call], Result]] = {
             "KeystoneListProjects": self._list_projects,
             "ListOnDemandResourceRatings": self._rate,
@@ -113,6 +114,7 @@ class HuaweiCloud(Cloud):
             "BatchDeleteServerTags": self._untag,
             "UpdateServerAutoTerminateTime": self._set_timer,
             "ShowJob": self._show_job,
+            **dict.fromkeys(Things.ACTIONS, self._play_things),
         }
 
     @override
@@ -135,7 +137,7 @@ class HuaweiCloud(Cloud):
             raise wrong(f"the sandbox does not play {ignored}")
         if isinstance(wanted, parameters.BatchTags) and wanted.action == "delete":
             action = "BatchDeleteServerTags"
-        opened = _Opened(wanted, path.get("server", ""), path.get("job", ""))
+        opened = _Opened(wanted, path.get("server", ""), path.get("job", ""), path.get("thing", ""))
         return _call(action, region, key, opened, request.headers.get("x-client-token", ""))
 
     @override
@@ -376,6 +378,18 @@ class HuaweiCloud(Cloud):
         at = purchase.release_at(wanted.auto_terminate_time, self.clock())
         machine.order = replace(machine.order, release_at=at)
         return Result(_NO_BODY, (machine.id,))
+
+    def _play_things(self, call: Call) -> Result:
+        """Disks and addresses."""
+        opened = cast("_Opened", call.decoded)
+        if not isinstance(opened.wanted, parameters.ListThings):
+            self._things.release(call.action, opened.thing_id)
+            return Result(_NO_BODY)
+        return Result(self._things.page(call.action, opened.wanted, call.region))
+
+    def _region_of(self, thing: Possession) -> str:
+        machine = self._machine(thing.server_id)
+        return machine.order.region if machine else ""
 
     def _listed(self, region: str) -> list[Machine]:
         return [machine for machine in self.ledger.listed() if machine.order.region == region]

@@ -313,6 +313,14 @@ class ListOnDemandResourceRatings(Parameters):
     product_infos: tuple[Product, ...]
 
 
+class ListThings(Parameters):
+    """Disks or addresses, one page."""
+
+    status: str = ""
+    limit: int = 1000
+    marker: str = ""
+
+
 class Nothing(Parameters):
     """A call without parameters."""
 

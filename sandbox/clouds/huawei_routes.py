@@ -29,6 +29,10 @@ ROUTES: Final[tuple[tuple[str, str, str], ...]] = (
         "UpdateServerAutoTerminateTime",
     ),
     ("GET", rf"/v1/{_PROJECT}/jobs/(?P<job>[^/]+)", "ShowJob"),
+    ("GET", rf"/v2/{_PROJECT}/cloudvolumes/detail", "ListVolumes"),
+    ("DELETE", rf"/v2/{_PROJECT}/cloudvolumes/(?P<thing>[^/]+)", "DeleteVolume"),
+    ("GET", rf"/v3/{_PROJECT}/eip/publicips", "ListPublicips"),
+    ("DELETE", rf"/v1/{_PROJECT}/publicips/(?P<thing>[^/]+)", "DeletePublicip"),
 )
 MODELS: Final[Mapping[str, type[parameters.Parameters]]] = {
     "KeystoneListProjects": parameters.ListProjects,
@@ -45,6 +49,10 @@ MODELS: Final[Mapping[str, type[parameters.Parameters]]] = {
     "BatchCreateServerTags": parameters.BatchTags,
     "UpdateServerAutoTerminateTime": parameters.UpdateServerAutoTerminateTime,
     "ShowJob": parameters.Nothing,
+    "ListVolumes": parameters.ListThings,
+    "DeleteVolume": parameters.Nothing,
+    "ListPublicips": parameters.ListThings,
+    "DeletePublicip": parameters.Nothing,
 }
 
 
@@ -64,7 +72,7 @@ def decoded(request: WireRequest, action: str) -> parameters.Parameters:
         VendorError: one of them is wrong.
     """
     model = MODELS[action]
-    if request.method == "GET":
+    if request.method in ("GET", "DELETE"):
         return parameters.from_query(model, request.query)
     if not request.headers.get("content-type", "").lower().startswith("application/json"):
         raise wrong("the Content-Type must be application/json")

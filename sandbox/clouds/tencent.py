@@ -20,6 +20,7 @@ from sandbox.clouds import tencent_signature as signature
 from sandbox.clouds.cloud import (
     Call,
     Cloud,
+    CloudSettings,
     Result,
     ShortageError,
     ShortageKind,
@@ -35,6 +36,7 @@ from sandbox.clouds.ledger import (
     TokenMismatchError,
     fingerprint,
 )
+from sandbox.clouds.tencent_timers import TimerBook
 
 _MAX_IDS: Final = 100
 _MAX_FILTERS: Final = 10
@@ -94,6 +96,10 @@ class TencentCloud(Cloud):
     }
     default_rate_per_second: ClassVar[int] = 20
 
+    def __init__(self, settings: CloudSettings) -> None:
+        super().__init__(settings)
+        self._timer_book = TimerBook()
+
     @override
     def action_of(self, request: WireRequest) -> str:
         """The action header."""
@@ -129,6 +135,12 @@ class TencentCloud(Cloud):
                 return self._describe(call, wanted)
             case parameters.TerminateInstances() as wanted:
                 return self._terminate(call, wanted)
+            case (
+                parameters.ImportInstancesActionTimer()
+                | parameters.DeleteInstancesActionTimer()
+                | parameters.DescribeInstancesActionTimer() as wanted
+            ):
+                return self._timers(call, wanted)
             case parameters.DescribeZoneInstanceConfigInfos() as wanted:
                 return self._stock(call, wanted)
             case parameters.InquiryPriceRunInstances() as wanted:
@@ -310,18 +322,40 @@ class TencentCloud(Cloud):
             "DisableApiTermination": False,
         }
 
-    def _terminate(self, call: Call, wanted: parameters.TerminateInstances) -> Result:
-        """All or none: one id that is gone, or going, refuses the whole call."""
-        if not wanted.instance_ids:
+    def _timers(self, call: Call, wanted: parameters.Parameters) -> Result:
+        match wanted:
+            case parameters.ImportInstancesActionTimer():
+                machines = self._living(call, wanted.instance_ids)
+                return Result(self._timer_book.set(machines, wanted.action_timer, self.clock()))
+            case parameters.DeleteInstancesActionTimer():
+                self._timer_book.clear(self._in(call.region), wanted.action_timer_ids)
+                return Result({})
+            case parameters.DescribeInstancesActionTimer():
+                _check_ids(wanted.instance_ids)
+                return Result(self._timer_book.shown(self._in(call.region), wanted))
+            case _:
+                raise VendorError("InvalidAction", f"The action `{call.action}` does not exist.")
+
+    def _in(self, region: str) -> list[Machine]:
+        return [machine for machine in self.ledger.listed() if machine.order.region == region]
+
+    def _living(self, call: Call, machine_ids: Sequence[str]) -> list[Machine]:
+        """Machines by id, all or none: one id that is gone, or going, refuses the whole call."""
+        if not machine_ids:
             raise VendorError("MissingParameter", "The request is missing the parameter `InstanceIds`.")
-        _check_ids(wanted.instance_ids)
-        listed = {m.id: m for m in self.ledger.listed() if m.order.region == call.region}
-        missing = [key for key in wanted.instance_ids if key not in listed]
+        _check_ids(machine_ids)
+        listed = {machine.id: machine for machine in self._in(call.region)}
+        missing = [key for key in machine_ids if key not in listed]
         if missing:
             raise VendorError("InvalidInstanceId.NotFound", f"not found: {', '.join(missing)}")
-        machines = [listed[key] for key in wanted.instance_ids]
+        machines = [listed[key] for key in machine_ids]
         if any(machine.state is MachineState.ENDING for machine in machines):
             raise VendorError("UnsupportedOperation.InstanceStateTerminating", "An instance is terminating.")
+        return machines
+
+    def _terminate(self, call: Call, wanted: parameters.TerminateInstances) -> Result:
+        """All or none."""
+        machines = self._living(call, wanted.instance_ids)
         if len({machine.order.spot for machine in machines}) > 1:
             raise VendorError(
                 "InvalidParameterValue.InstanceNotSupportedMixPricingModel",

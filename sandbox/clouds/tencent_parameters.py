@@ -183,6 +183,30 @@ class TerminateInstances(Parameters):
     release_prepaid_data_disks: bool = False
 
 
+class ImportInstancesActionTimer(Parameters):
+    """Give machines a timer."""
+
+    instance_ids: tuple[str, ...]
+    action_timer: ActionTimer
+
+
+class DeleteInstancesActionTimer(Parameters):
+    """Take timers away."""
+
+    action_timer_ids: tuple[str, ...]
+
+
+class DescribeInstancesActionTimer(Parameters):
+    """Show timers."""
+
+    action_timer_ids: tuple[str, ...] = ()
+    instance_ids: tuple[str, ...] = ()
+    timer_action: str = ""
+    status_list: tuple[str, ...] = ()
+    end_action_time: Unplayed
+    start_action_time: Unplayed
+
+
 class DescribeZoneInstanceConfigInfos(Parameters):
     """Price and stock."""
 
@@ -244,6 +268,9 @@ ACTIONS: Final[Mapping[str, tuple[str, str, type[Parameters]]]] = {
     "RunInstances": ("cvm", _COMPUTE_VERSION, RunInstances),
     "DescribeInstances": ("cvm", _COMPUTE_VERSION, DescribeInstances),
     "TerminateInstances": ("cvm", _COMPUTE_VERSION, TerminateInstances),
+    "ImportInstancesActionTimer": ("cvm", _COMPUTE_VERSION, ImportInstancesActionTimer),
+    "DeleteInstancesActionTimer": ("cvm", _COMPUTE_VERSION, DeleteInstancesActionTimer),
+    "DescribeInstancesActionTimer": ("cvm", _COMPUTE_VERSION, DescribeInstancesActionTimer),
     "DescribeZoneInstanceConfigInfos": ("cvm", _COMPUTE_VERSION, DescribeZoneInstanceConfigInfos),
     "InquiryPriceRunInstances": ("cvm", _COMPUTE_VERSION, InquiryPriceRunInstances),
     "TagResources": ("tag", _TAG_VERSION, TagResources),

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from activities.providers.base import Provider
+from activities.providers.base import Capability, Provider
 from domain.contracts.errors import ClusterError, ErrorCode
 from domain.contracts.instances import (
     Created,
@@ -14,6 +14,7 @@ from domain.contracts.instances import (
     LaunchResult,
     OfferQuery,
 )
+from domain.contracts.leftovers import Leftover
 from domain.contracts.names import TAG_INSTALLATION, TAG_LAUNCH, TAG_POOL, TAG_RETAINED
 from domain.contracts.offers import CapacityType, InstanceType, Offer, ProviderName, RegionKey
 from domain.contracts.provider_ids import provider_id
@@ -37,6 +38,10 @@ class FakeProvider:
         self.user_data: list[str] = []
         self.before_launch: Callable[[], None] = lambda: None
         self.market: list[Offer] = []
+        self.capabilities = frozenset(Capability)
+        self.switches: dict[str, datetime] = {}
+        """Machine to the time at which the cloud ends it by itself."""
+        self.left: list[Leftover] = []
         self.closed = False
         self._lock = threading.Lock()
 
@@ -100,6 +105,23 @@ class FakeProvider:
             tags = {**machine.tags, TAG_RETAINED: installation}
             tags.pop(TAG_INSTALLATION, None)
             self.machines[name] = machine.model_copy(update={"tags": tags})
+
+    def dead_man_times(self, instance_ids: Sequence[str]) -> dict[str, datetime]:
+        self._enter("dead_man_times")
+        return {name: self.switches[name] for name in instance_ids if name in self.switches}
+
+    def renew_dead_man(self, instance_ids: Sequence[str], at: datetime) -> None:
+        self._enter("renew_dead_man")
+        self.switches.update((name, at) for name in instance_ids if name in self.machines)
+
+    def leftovers(self, tags: Mapping[str, str]) -> list[Leftover]:
+        self._enter("leftovers")
+        return [each.model_copy(update={"ours": tags.items() <= each.tags.items()}) for each in self.left]
+
+    def release(self, leftovers: Sequence[Leftover]) -> None:
+        self._enter("release")
+        gone = {each.id for each in leftovers}
+        self.left = [each for each in self.left if each.id not in gone]
 
     def close(self) -> None:
         self.closed = True

@@ -1,7 +1,9 @@
 """Alibaba's answers to the conformance suite."""
 
+from datetime import timedelta
+
 from activities.providers.aliyun import AliyunProvider, AliyunSettings
-from activities.providers.base import Credentials, Provider
+from activities.providers.base import Capability, Credentials, Provider
 from domain.contracts.instances import DiskSpec
 from domain.contracts.offers import ProviderName, RegionKey
 from sandbox.clouds.aliyun import AliyunCloud
@@ -42,5 +44,7 @@ CASE = CloudCase(
     simulator=AliyunCloud,
     build=_build,
     unknown_id="i-sim00000000",
+    capabilities=frozenset(Capability) - {Capability.LEFTOVERS},
+    dead_man_step=timedelta(minutes=1),
 )
 """What the suite finds."""

@@ -1,7 +1,7 @@
 """AWS's answers to the conformance suite."""
 
 from activities.providers.aws import AwsProvider, AwsSettings
-from activities.providers.base import Credentials, Provider
+from activities.providers.base import Capability, Credentials, Provider
 from domain.contracts.instances import DiskSpec
 from domain.contracts.offers import ProviderName, RegionKey
 from sandbox.clouds.aws import AwsCloud
@@ -45,8 +45,7 @@ CASE = CloudCase(
     simulator=AwsCloud,
     build=_build,
     unknown_id=f"{AwsCloud.id_prefix}ffffffff",
-    states_on_demand_prices=False,
-    states_stock=False,
+    capabilities=frozenset({Capability.LEFTOVERS, Capability.SPOT_PRICES}),
     currency="USD",
     cny_per_unit=CNY_PER_USD,
     name_tag="Name",

@@ -5,13 +5,13 @@ To add a cloud, put a file ``<cloud>_case.py`` beside this one with one constant
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from importlib import import_module
 from pathlib import Path
 from typing import cast
 
-from activities.providers.base import Credentials, Provider
+from activities.providers.base import Capability, Credentials, Provider
 from domain.contracts.catalogue import instance_type
 from domain.contracts.instances import DiskSpec, LaunchRequest
 from domain.contracts.names import TAG_INSTALLATION, TAG_POOL
@@ -39,14 +39,12 @@ class CloudCase:
         unknown_id: An id in the vendor's form that no machine has.
         create_action: The vendor's name of the create call.
         list_action: Of the call that lists and describes.
-        states_spot_prices: Whether an API tells what spot capacity costs; without one, offers have no price.
-        states_on_demand_prices: Whether an API tells what on-demand capacity costs.
-        states_stock: Whether an API tells how much there is; without one, the stock of offers is unknown.
+        capabilities: What the adapter must say that it can do, and what the suite then tries.
+        dead_man_step: How coarse the vendor keeps the time of a dead-man switch.
         currency: Of the vendor's prices.
         cny_per_unit: How many yuan of the market one unit of that currency is.
         name_tag: The tag that carries a machine's name, where machines have no other name.
         client_token: Launch token to what the vendor gets as client token.
-        one_call_offers: How many calls ``offers`` needs for one type at most.
     """
 
     provider: ProviderName
@@ -64,9 +62,8 @@ class CloudCase:
     unknown_id: str
     create_action: str = "RunInstances"
     list_action: str = "DescribeInstances"
-    states_spot_prices: bool = True
-    states_on_demand_prices: bool = True
-    states_stock: bool = True
+    capabilities: frozenset[Capability] = frozenset(Capability)
+    dead_man_step: timedelta = timedelta(seconds=1)
     currency: str = "CNY"
     cny_per_unit: Decimal = Decimal(1)
     name_tag: str = ""
@@ -81,6 +78,21 @@ class CloudCase:
         row = instance_type(self.provider, self.instance_type)
         assert row is not None
         return row
+
+    @property
+    def states_spot_prices(self) -> bool:
+        """Whether an API tells what spot capacity costs."""
+        return Capability.SPOT_PRICES in self.capabilities
+
+    @property
+    def states_on_demand_prices(self) -> bool:
+        """Whether an API tells what on-demand capacity costs."""
+        return Capability.ON_DEMAND_PRICES in self.capabilities
+
+    @property
+    def states_stock(self) -> bool:
+        """Whether an API tells how much there is."""
+        return Capability.STOCK in self.capabilities
 
     @property
     def key(self) -> RegionKey:

@@ -1,6 +1,6 @@
 """Huawei's answers to the conformance suite."""
 
-from activities.providers.base import Credentials, Provider
+from activities.providers.base import Capability, Credentials, Provider
 from activities.providers.huawei import HuaweiProvider, HuaweiSettings, client_token
 from domain.contracts.instances import DiskSpec
 from domain.contracts.offers import ProviderName, RegionKey
@@ -48,7 +48,7 @@ CASE = CloudCase(
     unknown_id="00000000-0000-4000-8000-ffffffffffff",
     create_action="CreatePostPaidServers",
     list_action="ListServersDetails",
-    states_spot_prices=False,
+    capabilities=frozenset(Capability) - {Capability.SPOT_PRICES},
     client_token=client_token,
     keys={
         "accessKeyId": "AKIDCONFORMANCE",

@@ -1,6 +1,6 @@
 """Tencent's answers to the conformance suite."""
 
-from activities.providers.base import Credentials, Provider
+from activities.providers.base import Capability, Credentials, Provider
 from activities.providers.tencent import TencentProvider, TencentSettings
 from domain.contracts.instances import DiskSpec
 from domain.contracts.offers import ProviderName, RegionKey
@@ -40,4 +40,5 @@ CASE = CloudCase(
     simulator=TencentCloud,
     build=_build,
     unknown_id="ins-00000000",
+    capabilities=frozenset(Capability) - {Capability.LEFTOVERS},
 )

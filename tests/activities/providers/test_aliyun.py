@@ -19,13 +19,13 @@ from activities.providers.aliyun import (
     AliyunProvider,
     AliyunSettings,
     build,
-    classify,
     instance_from,
     launch_body,
     newest_by_zone,
     price_limit_from,
     quote_from,
 )
+from activities.providers.aliyun_errors import classify
 from activities.providers.aliyun_sdk import public_text
 from domain.contracts.catalogue import CATALOGUE
 from domain.contracts.errors import ErrorCode, ProviderError

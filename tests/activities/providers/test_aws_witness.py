@@ -182,9 +182,21 @@ FORMS: Mapping[str, Mapping[str, str]] = {
 def test_every_element_of_an_answer_is_known_to_the_sdk(action: str) -> None:
     caller = a_caller()
     living, ended = caller.buy(MinCount="2", MaxCount="2")
+    things = caller.cloud.leftovers
+    left = {
+        operation: {name: things.attach(ended, kind, ends_with_server=False, tags={"a": "b"}).id}
+        for operation, name, kind in (
+            ("DeleteVolume", "VolumeId", "volume"),
+            ("ReleaseAddress", "AllocationId", "publicip"),
+        )
+    }
     caller.call("TerminateInstances", {"InstanceId.1": ended})
     named = {"TerminateInstances": "InstanceId.1", "CreateTags": "ResourceId.1", "DeleteTags": "ResourceId.1"}
-    form = dict(FORMS.get(action, {})) | ({named[action]: living} if action in named else {})
+    form = (
+        dict(FORMS.get(action, {}))
+        | left.get(action, {})
+        | ({named[action]: living} if action in named else {})
+    )
     if action == "CreateTags":
         form |= {"Tag.1.Key": "a", "Tag.1.Value": "b"}
     call = caller.cloud.open(signed(action, form))

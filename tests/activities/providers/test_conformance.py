@@ -4,13 +4,14 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from decimal import Decimal
 from urllib.parse import urlsplit
 
 import pytest
 
-from activities.providers.base import Provider
+from activities.providers.base import Capability, Provider
 from domain.contracts.errors import ErrorCode, ProviderError
 from domain.contracts.instances import (
     Created,
@@ -27,6 +28,7 @@ from sandbox.clouds.admin import SettingsRequest
 from sandbox.clouds.cloud import Cloud
 from sandbox.clouds.control import CloudControl
 from sandbox.clouds.faults import Fault, FaultKind
+from sandbox.clouds.ledger import EndReason
 from sandbox.clouds.server import served
 from tests.activities.providers.cloud_case import TOKEN, CloudCase, Keys, found_cases, now
 
@@ -452,6 +454,103 @@ def test_offer_can_be_bought_at_its_own_price(account: Account) -> None:
     assert (offer.price is not None) is case.states_spot_prices
     # An offer without a price is bought without a bid.
     account.launch(offer=offer, max_price_per_hour=offer.price.per_hour if offer.price else None)
+
+
+# What only some clouds have
+
+
+def test_capabilities_are_those_that_the_case_states(account: Account) -> None:
+    assert account.provider.capabilities == account.case.capabilities
+
+
+def tomorrow() -> datetime:
+    """A time for a dead-man switch that no step of a vendor divides evenly."""
+    return (now() + timedelta(hours=24)).replace(second=37, microsecond=250_000)
+
+
+def test_dead_man_switch_is_set_with_the_purchase_and_rounded_down(account: Account) -> None:
+    case, at = account.case, tomorrow()
+    bare = account.launch("pool-1-abcd1234-0")
+    armed = account.launch(TOKEN, dead_man_at=at)
+    assert account.launch(TOKEN, dead_man_at=at) == armed
+    times = account.provider.dead_man_times([bare, armed, case.unknown_id])
+    if Capability.DEAD_MAN_SWITCH not in case.capabilities:
+        assert times == {}
+        return
+    assert list(times) == [armed]
+    assert timedelta() <= at - times[armed] < case.dead_man_step
+
+
+def test_dead_man_switch_ends_a_machine_whose_renewals_stop(case: CloudCase) -> None:
+    ahead = timedelta()
+    cloud = case.simulator(replace(case.settings(), clock=lambda: now() + ahead))
+    if Capability.DEAD_MAN_SWITCH not in case.capabilities:
+        return
+    with served(cloud) as base_url:
+        provider = case.build(case.key, Keys(dict(case.keys)), urlsplit(base_url).netloc, 10)
+        control = CloudControl(base_url)
+        request = case.request(dead_man_at=tomorrow())
+        assert isinstance(provider.launch(request, BOOT), Created)
+        kept = provider.launch(case.request("pool-1-abcd1234-2", dead_man_at=tomorrow()), BOOT)
+        assert isinstance(kept, Created)
+        provider.renew_dead_man([kept.instance_id], tomorrow() + timedelta(hours=12))
+        ahead = timedelta(hours=25)
+        eventually(lambda: [m.id for m in control.machines(live=True)] == [kept.instance_id])
+        ended = next(m for m in control.machines() if m.id != kept.instance_id)
+        assert ended.end_reason == EndReason.RELEASED
+        provider.close()
+
+
+def test_dead_man_switch_is_renewed_and_given_to_machines_that_had_none(account: Account) -> None:
+    case, at = account.case, tomorrow()
+    armed = account.launch(TOKEN, dead_man_at=at - timedelta(hours=12))
+    bare = account.launch("pool-1-abcd1234-2")
+    both = [armed, bare]
+    if Capability.DEAD_MAN_SWITCH not in case.capabilities:
+        fails_with(ErrorCode.INVALID_REQUEST, lambda: account.provider.renew_dead_man(both, at))
+        return
+    for _ in range(2):
+        account.provider.renew_dead_man([*both, case.unknown_id], at)
+        times = account.provider.dead_man_times(both)
+        assert sorted(times) == sorted(both)
+        assert all(timedelta() <= at - each < case.dead_man_step for each in times.values())
+
+
+def test_retain_takes_the_dead_man_switch_away(account: Account) -> None:
+    armed = account.launch(TOKEN, dead_man_at=tomorrow())
+    account.provider.retain([armed], "inst-1")
+    assert account.provider.dead_man_times([armed]) == {}
+
+
+def test_p12_leftovers_of_a_reclaimed_machine_are_released_when_tagged_and_only_told_otherwise(
+    account: Account,
+) -> None:
+    case, things = account.case, account.cloud.leftovers
+    reclaimed, living = account.launch(TOKEN), account.launch("pool-1-abcd1234-2")
+    tags = {TAG_INSTALLATION: "inst-1"}
+    mine = {
+        things.attach(reclaimed, kind, ends_with_server=False, tags={**tags, TAG_POOL: "pool-1"}).id
+        for kind in ("publicip", "volume")
+    }
+    others = {
+        things.attach(reclaimed, kind, ends_with_server=False, tags=other).id
+        for kind, other in (("publicip", {}), ("volume", {TAG_INSTALLATION: "inst-2"}))
+    }
+    things.attach(living, "publicip", ends_with_server=False, tags=tags)
+    account.control.reclaim(reclaimed)
+    eventually(lambda: account.state(reclaimed) is None)
+    found = account.provider.leftovers(tags)
+    if Capability.LEFTOVERS not in case.capabilities:
+        assert found == []
+        return
+    assert {each.id: each.ours for each in found} == dict.fromkeys(mine, True) | dict.fromkeys(others, False)
+    fails_with(ErrorCode.INVALID_REQUEST, lambda: account.provider.release(found))
+    assert len(account.provider.leftovers(tags)) == 4
+    ours = [each for each in found if each.ours]
+    account.provider.release(ours)
+    account.provider.release(ours)
+    assert {each.id for each in things.surviving()} == others
+    assert len(things.of(living)) == 1
 
 
 # Keys, tags, threads

@@ -14,17 +14,15 @@ from tencentcloud.cvm.v20170312 import errorcodes, models
 
 from activities.providers import tencent_answers as answers
 from activities.providers.tencent import (
-    ERROR_CODES,
-    REFUSALS,
     STATES,
     TencentProvider,
     build,
-    classify,
     instance_from,
     launch_body,
     quote_from,
     stock_from,
 )
+from activities.providers.tencent_errors import ERROR_CODES, REFUSALS, classify
 from domain.contracts.catalogue import CATALOGUE
 from domain.contracts.errors import ErrorCode, ProviderError
 from domain.contracts.instances import InstanceState, OfferQuery, Refusal

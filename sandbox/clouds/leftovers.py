@@ -1,4 +1,4 @@
-"""Addresses and data disks of simulated servers: what ends with its server, what survives and costs money."""
+"""Addresses and data disks of simulated machines: what ends with its machine, what survives and costs."""
 
 import itertools
 from collections.abc import Collection, Mapping
@@ -55,9 +55,27 @@ class Leftovers:
             if each.ends_with_server:
                 del self._all[each.id]
 
+    def all(self, kind: str) -> tuple[Possession, ...]:
+        """Everything of a kind, oldest first."""
+        return tuple(each for each in self._all.values() if each.kind == kind)
+
     def of(self, server_id: str) -> tuple[Possession, ...]:
         """What a server has."""
         return tuple(each for each in self._all.values() if each.server_id == server_id and each.attached)
+
+    def release(self, thing_id: str, kind: str) -> None:
+        """Give up for good what is attached to nothing.
+
+        Raises:
+            KeyError: no such thing.
+            ValueError: it is attached.
+        """
+        thing = self._all[thing_id]
+        if thing.kind != kind:
+            raise KeyError(thing_id)
+        if thing.attached:
+            raise ValueError(f"{thing_id} is attached to {thing.server_id}")
+        del self._all[thing_id]
 
     def surviving(self) -> tuple[Possession, ...]:
         """What is left of servers that are gone."""
