@@ -14,6 +14,7 @@ from activities.directory import PoolDirectory
 from activities.failures import as_application_error
 from activities.heartbeats import beating, pause
 from activities.providers.base import ProviderSource
+from activities.renewals import Renewals, SwitchSight
 from activities.signatures import InstallationReading, RegionRequest, WatchRegionRequest
 from activities.telemetry import metrics
 from domain.contracts.errors import ProviderError
@@ -60,6 +61,7 @@ class RegionSight:
         self.told_health: RegionHealth | None = None
         self.announced = False
         """Whether every pool of the region was told everything once."""
+        self.switches = SwitchSight()
 
     def health(self, failures_to_open: int) -> RegionHealth:
         """What the polls so far say of the region."""
@@ -150,6 +152,7 @@ class _Watch:
         self._request = request
         self._region = request.region
         self._sight = sight
+        self._renewals = Renewals(request.region, request.settings, pools, sight.switches)
         self._gate = asyncio.Semaphore(_SIGNALS_AT_ONCE)
 
     def delay(self, jitter: float) -> timedelta:
@@ -176,6 +179,8 @@ class _Watch:
         else:
             sight.failures, sight.reason, sight.retry_after = 0, "", timedelta()
             await self._undisturbed(self._tell_changes(as_of, instances))
+            provider = self._providers.provider(self._region)
+            await self._undisturbed(self._renewals.tend(provider, _owned(self._region, instances), as_of))
         self._measure()
         await self._undisturbed(self._tell_health(datetime.now(UTC)))
 

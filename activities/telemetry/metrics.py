@@ -67,6 +67,18 @@ REGION_MACHINES: Final = Gauge(
     ("provider", "account", "region"),
     registry=REGISTRY,
 )
+DEAD_MAN_LATE: Final = Gauge(
+    "spotgpu_dead_man_late_machines",
+    "Machines whose dead-man switch should have been renewed long ago: the cloud will end them",
+    ("provider", "account", "region"),
+    registry=REGISTRY,
+)
+DEAD_MAN_RENEWALS: Final = Counter(
+    "spotgpu_dead_man_renewals",
+    "Machines whose dead-man switch was to be renewed, by outcome: renewed or failed",
+    ("provider", "account", "region", "outcome"),
+    registry=REGISTRY,
+)
 OFFER_PRICE: Final = Gauge(
     "spotgpu_offer_price_per_hour",
     "Price of an offer in its currency, as last read",

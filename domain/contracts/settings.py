@@ -70,3 +70,11 @@ class SyncSettings(Contract):
     """Length of one watching activity; the workflow continues as new after each."""
     failures_to_open: int = Field(default=5, ge=1)
     """Failed polls in a row that open the region's circuit."""
+    dead_man_renew_seconds: float = Field(default=43_200, ge=0)
+    """How old a dead-man switch gets before it is renewed, for machines that have one; 0 renews none."""
+    dead_man_ahead_seconds: float = Field(default=86_400, ge=0)
+    """How far ahead a renewal sets the switch."""
+    dead_man_late_seconds: float = Field(default=21_600, ge=0)
+    """A renewal that is overdue by this is told as a metric and in the log."""
+    dead_man_check_seconds: float = Field(default=3_600, gt=0)
+    """How often it is looked which renewals are due: one call of the cloud for 100 machines."""
