@@ -117,7 +117,7 @@ class InstanceActivities:
     def terminate_instances(self, request: InstancesRequest) -> None:
         """End machines; a machine that is gone counts as ended."""
         _observe_wait(request.region, "terminate")
-        with as_application_error():
+        with beating_thread(), as_application_error():
             self._providers.provider(request.region).terminate(request.instance_ids)
         activity.logger.info(
             "Termination accepted",
@@ -128,7 +128,7 @@ class InstanceActivities:
     def retain_instances(self, request: InstancesRequest) -> None:
         """Give machines up without ending them."""
         _observe_wait(request.region, "retain")
-        with as_application_error():
+        with beating_thread(), as_application_error():
             self._providers.provider(request.region).retain(request.instance_ids, self._installation.id)
 
     def _read(self, region: RegionKey, operation: str, read: Callable[[Provider], list[Instance]]) -> Reading:

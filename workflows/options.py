@@ -128,19 +128,22 @@ def _reading(queue: str, *, within: timedelta) -> ActivityOptions:
     )
 
 
-def terminate_instances(region: RegionKey, *, priority: int = URGENT) -> ActivityOptions:
-    """End machines, for as long as it takes."""
+def terminate_instances(
+    region: RegionKey, *, priority: int = URGENT, heartbeat: timedelta = timedelta(seconds=10)
+) -> ActivityOptions:
+    """End machines, for as long as it takes; ``heartbeat`` is how soon a killed worker is noticed."""
     return ActivityOptions(
         task_queue=end_queue(region),
         start_to_close_timeout=timedelta(seconds=60),
+        heartbeat_timeout=heartbeat,
         retry_policy=_END_RETRY,
         priority=Priority(priority_key=priority),
     )
 
 
-def retain_instances(region: RegionKey) -> ActivityOptions:
+def retain_instances(region: RegionKey, *, heartbeat: timedelta = timedelta(seconds=10)) -> ActivityOptions:
     """Give machines up, for as long as it takes."""
-    return terminate_instances(region)
+    return terminate_instances(region, heartbeat=heartbeat)
 
 
 def drain_node(region: RegionKey, drain: timedelta) -> ActivityOptions:

@@ -32,6 +32,11 @@ class Effects:
         self._resolved, self._settings = resolved, settings
 
     @property
+    def _heartbeat(self) -> timedelta:
+        """How soon a worker that was killed in a call is noticed."""
+        return timedelta(seconds=self._settings.create_heartbeat_seconds)
+
+    @property
     def pool(self) -> signatures.ObjectRef:
         """The pool's resource by identity."""
         return signatures.ObjectRef(
@@ -95,7 +100,7 @@ class Effects:
             summary=f"{command.request.tags.get('spotgpu-slot', '')} {command.request.offer.key}",
             **options.create_instance(
                 region,
-                heartbeat=timedelta(seconds=self._settings.create_heartbeat_seconds),
+                heartbeat=self._heartbeat,
                 fairness_key=self._resolved.uid,
             ),
         )
@@ -180,7 +185,8 @@ class Effects:
         request = signatures.InstancesRequest(region=region, instance_ids=ids)
         retain = isinstance(command, c.Retain)
         activity = signatures.retain_instances if retain else signatures.terminate_instances
-        chosen = options.retain_instances(region) if retain else options.terminate_instances(region)
+        end_options = options.retain_instances if retain else options.terminate_instances
+        chosen = end_options(region, heartbeat=self._heartbeat)
         done = o.Retained if retain else o.Told
         return await _fact_of(
             workflow.execute_activity(activity, request, summary=named(ids), **chosen),

@@ -46,7 +46,7 @@ class PoolSettings(Contract):
     status_interval_seconds: float = 1
     """Shortest time between two status writes."""
     create_heartbeat_seconds: float = 10
-    """A purchase whose worker is silent for this long is tried again by another."""
+    """A purchase or a termination whose worker is silent for this long is tried again by another."""
     orphan_policy: OrphanPolicy = OrphanPolicy.RECLAIM
     operator_namespace: str = "spotgpu-system"
 
