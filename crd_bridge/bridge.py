@@ -57,6 +57,8 @@ class BridgeSettings:
     lease: LeaseDurations = field(default_factory=LeaseDurations)
     resync_interval: timedelta = timedelta(minutes=10)
     """How often everything is sent again, which heals whatever was missed."""
+    revive_interval: timedelta = timedelta(minutes=1)
+    """How often workflows that a human ended are looked for: until it runs again nobody keeps the pool."""
     answer_seconds: float = 10.0
     """How long a workflow may take to answer before it is asked again."""
     node_gather_seconds: float = 0.2
@@ -159,6 +161,7 @@ class Bridge:
             await self._load()
             group.create_task(self._demand_relay.run())
             group.create_task(self._resync())
+            group.create_task(self._revive())
 
     def _watch(self, group: asyncio.TaskGroup) -> None:
         takers: tuple[tuple[Collection, Taker], ...] = (
@@ -202,6 +205,19 @@ class Bridge:
             await asyncio.sleep(
                 min(pause, self._settings.watch_backoff.pause(failures)) if failures else pause
             )
+
+    async def _revive(self) -> None:
+        """Start again, long before the next full pass, what should run and does not."""
+        while True:
+            await asyncio.sleep(self._settings.revive_interval.total_seconds())
+            try:
+                running = frozenset(await self._workflows.open_pools())
+            except DeliveryError as error:
+                _log.warning("Open pools not listed", extra={"reason": str(error)})
+                continue
+            for key in sorted({key_of(body) for body in self._pools.objects()} - running):
+                self._reconciler.force(key, restart=True)
+                self._pool_tasks.mark(key)
 
     def _send_everything(self, running: frozenset[Key] | None) -> None:
         """Mark every pool, and every workflow that runs without one; None when it is not known what runs."""

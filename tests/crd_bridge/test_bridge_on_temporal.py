@@ -300,6 +300,15 @@ async def test_p40_full_pass_starts_again_what_a_human_terminated(world: World, 
         await world.served()
 
 
+async def test_p40_terminated_workflow_does_not_wait_for_the_full_pass(world: World, worker: None) -> None:
+    await world.put(a_pool())
+    async with world.bridge(revive_interval=timedelta(seconds=0.3)):
+        await world.served()
+        await world.handle().terminate("by hand")
+        await until_async(lambda: _runs(world), what="runs again")
+        await world.served()
+
+
 async def _runs(world: World) -> bool:
     return await world.status() is WorkflowExecutionStatus.RUNNING
 
