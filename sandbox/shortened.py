@@ -28,7 +28,7 @@ SHORTENED = (
     Shortened("SPOTGPU_STATUS_READ_SECONDS", "5", "15", "between two readings of all pools for metrics"),
     Shortened("SPOTGPU_STICKY_SECONDS", "2", "5", "until another worker is asked for a dead one's pools"),
     Shortened("SPOTGPU_GRACEFUL_SHUTDOWN_SECONDS", "5", "60", "for activities when a worker is stopped"),
-    Shortened("SPOTGPU_POOL__CREATE_HEARTBEAT_SECONDS", "3", "10", "until a killed worker's call is tried again"),
+    Shortened("SPOTGPU_POOL__CREATE_HEARTBEAT_SECONDS", "3", "10", "until a dead worker's call is repeated"),
     Shortened("SPOTGPU_POOL__CONFIRM_ABSENCE_SECONDS", "1", "5", "until a missing machine is read again"),
     Shortened("SPOTGPU_POOL__NEWBORN_SECONDS", "10", "60", "during which a new machine's absence is nothing"),
     Shortened("SPOTGPU_POOL__MIN_STAY_SECONDS", "1", "10", "shortest stay in a public state"),
