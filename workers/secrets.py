@@ -12,7 +12,9 @@ from domain.contracts.offers import RegionKey
 
 _CALL_SECONDS: Final = 20.0
 KEYS: Final = ("accessKeyId", "accessKeySecret")
-"""What a credentials Secret must hold; ``token`` may be there, too."""
+"""What a credentials Secret must hold, unless it names a role; ``token`` may be there, too."""
+ROLE_KIND: Final = "workload-identity"
+"""``kind`` of a Secret that holds no secret but names a role; what it needs is the adapter's to say."""
 
 
 class SecretStore(Protocol):
@@ -70,7 +72,8 @@ class OperatorSecrets:
     async def fetch(self, name: str) -> Mapping[str, str]:
         """Read on the event loop, past what is kept."""
         values = await self._store.read_secret(name, self.namespace)
-        SECRETS.remember(values.values())
+        if values.get("kind") != ROLE_KIND:
+            SECRETS.remember(values.values())
         return values
 
 
@@ -105,6 +108,8 @@ class AccountCredentials:
 
 def lacking(values: Mapping[str, str], name: str, namespace: str) -> str:
     """What a credentials Secret lacks, as a sentence; empty when nothing."""
+    if values.get("kind") == ROLE_KIND:
+        return ""
     missing = [key for key in KEYS if not values.get(key)]
     return f"Secret {namespace}/{name} lacks {' and '.join(missing)}" if missing else ""
 

@@ -23,6 +23,7 @@ ERROR_CODES: Final[Mapping[str, ErrorCode]] = {
     "ServiceUnavailable": ErrorCode.UNAVAILABLE,
     "IdempotentParameterMismatch": ErrorCode.UNKNOWN_OUTCOME,
     "InvalidAccessKeyId": ErrorCode.UNAUTHENTICATED,
+    "InvalidCredential": ErrorCode.UNAUTHENTICATED,  # said by us before anything is sent
     "InvalidSecurityToken": ErrorCode.UNAUTHENTICATED,
     "InvalidTimeStamp": ErrorCode.UNAUTHENTICATED,
     "SignatureDoesNotMatch": ErrorCode.UNAUTHENTICATED,

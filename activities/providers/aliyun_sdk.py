@@ -2,6 +2,7 @@
 
 # The SDK has no stubs and is imported late, so everything that comes from it is unknown to the type checker;
 # this file is the border, and lets only plain mappings and its own errors out.
+# ruff: noqa: ANN401 - for the same reason
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 import logging
@@ -11,9 +12,13 @@ from datetime import timedelta
 from functools import cache
 from importlib import import_module
 from types import ModuleType
-from typing import Final
+from typing import Any, Final
 
 from activities.providers.endpoints import Endpoint
+from activities.providers.identities import UnusableIdentityError, WorkloadIdentity, identity_in
+
+UNUSABLE: Final = "InvalidCredential"
+"""Our own word for credentials that cannot be sent; it has no twin at the vendor."""
 
 MAX_CAUSES: Final = 4
 """Classes of a chain of causes that a fault's text names."""
@@ -59,14 +64,21 @@ class EcsClient:
         connect_timeout: timedelta,
         read_timeout: timedelta,
     ) -> None:
-        """Send nothing yet. ``keys`` has the names of the credentials Secret."""
+        """Send nothing yet. ``keys`` has the names of the credentials Secret.
+
+        Raises:
+            AnsweredError: ``InvalidCredential``, when the Secret describes a role wrongly.
+        """
         _models()
+        try:
+            self._identity = identity_in(keys, ("roleArn", "identityProvider"))
+        except UnusableIdentityError as fault:
+            raise AnsweredError(UNUSABLE, str(fault), None) from None
+        self._role = _role(region, self._identity) if self._identity else None
         if endpoint is not None and endpoint.is_loopback:
             _bypass_proxies(endpoint)
         config = import_module("alibabacloud_tea_openapi.utils_models").Config(
-            access_key_id=keys["accessKeyId"],
-            access_key_secret=keys["accessKeySecret"],
-            security_token=keys.get("token") or None,
+            **_secrets(keys, self._role),
             region_id=region,
             endpoint=endpoint.host if endpoint else None,
             protocol=endpoint.protocol if endpoint else "https",
@@ -98,6 +110,7 @@ class EcsClient:
             raise ValueError(f"{action}: the SDK does not know all of {sorted(parameters)}")
         method = getattr(self._client, f"{_snake(action)}_with_options")
         faults = import_module("darabonba.exceptions")
+        self._take_role()
         # The causes are cut off (from None): their texts carry the whole URL, so the user data and in it the
         # join token, and a cause is written to workflow history.
         try:
@@ -111,6 +124,51 @@ class EcsClient:
         except (AttributeError, KeyError, TypeError, ValueError) as fault:
             # What the SDK's models raise on a JSON answer of another shape.
             raise UnansweredError(type(fault).__name__, never_left=False) from None
+
+    def _take_role(self) -> None:
+        """Before a request is sent, so that a role that is refused is never an unknown outcome."""
+        if self._identity is None or self._role is None:
+            return
+        try:
+            self._identity.token()
+            self._role.get_credentials()
+        except UnusableIdentityError as fault:
+            raise AnsweredError(UNUSABLE, str(fault), None) from None
+        except import_module("alibabacloud_credentials.exceptions").CredentialException as fault:
+            # Its text is the whole answer of the token service; the vendor's code is all that is told.
+            code = re.search(r'"Code"\s*:\s*"([\w.]+)"', str(fault))
+            text = f"role {self._identity.role} is refused ({code.group(1) if code else 'no code'})"
+            raise AnsweredError(UNUSABLE, text, None) from None
+        except Exception as fault:  # noqa: BLE001 - the SDK lets out whatever its transport raises
+            name = type(fault).__name__
+            raise UnansweredError(f"the token service, {name}", never_left=True) from None
+
+
+def _role(region: str, identity: WorkloadIdentity) -> Any:
+    """The SDK's credentials for a pod; they read the token file at each renewal."""
+    made = import_module("alibabacloud_credentials.provider.oidc").OIDCRoleArnCredentialsProvider
+    # Its logger has handlers of its own and writes keys and whole answers; what matters is raised.
+    logger = logging.getLogger("credentials")
+    logger.handlers.clear()
+    logger.setLevel(logging.CRITICAL)
+    return made(
+        role_arn=identity.role,
+        oidc_provider_arn=identity.provider,
+        oidc_token_file_path=identity.token_file,
+        role_session_name=identity.session,
+        sts_region_id=region,
+    )
+
+
+def _secrets(keys: Mapping[str, str], role: Any) -> dict[str, object]:
+    """What the client signs with."""
+    if role is not None:
+        return {"credential": import_module("alibabacloud_credentials.client").Client(provider=role)}
+    return {
+        "access_key_id": keys["accessKeyId"],
+        "access_key_secret": keys["accessKeySecret"],
+        "security_token": keys.get("token") or None,
+    }
 
 
 def _answered(code: str | None, message: str | None, retry_after_ms: int | None) -> AnsweredError:

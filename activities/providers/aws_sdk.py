@@ -27,7 +27,9 @@ from botocore.exceptions import (
 )
 from botocore.parsers import ResponseParserError
 
+from activities.providers.aws_identity import role_credentials
 from activities.providers.endpoints import Endpoint
+from activities.providers.identities import UnusableIdentityError, WorkloadIdentity, identity_in
 
 MAX_CONNECTIONS: Final = 32
 NOT_USABLE: Final = "NotUsable"
@@ -83,7 +85,13 @@ class Ec2Calls:
             AnsweredError: ``NotUsable``, when a key is empty or has spaces around it.
             UnansweredError: the SDK cannot be set up, for example with a profile that does not exist.
         """
-        _check_keys(keys)
+        try:
+            identity = identity_in(keys, ("roleArn",))
+        except UnusableIdentityError as fault:
+            raise AnsweredError(NOT_USABLE, str(fault), 0) from None
+        if identity is None:
+            _check_keys(keys)
+        self._identity = identity
         config = Config(
             connect_timeout=connect_timeout.total_seconds(),
             read_timeout=read_timeout.total_seconds(),
@@ -96,7 +104,9 @@ class Ec2Calls:
         )
         try:
             # A session is not safe between threads, so it serves to build the client and nothing else.
-            self._client = _session(region, keys).client(
+            session = _session(region, keys, identity)
+            self._role = session.get_credentials() if identity else None
+            self._client = session.client(
                 "ec2",
                 endpoint_url=f"{endpoint.protocol}://{endpoint.host}" if endpoint else None,
                 config=config,
@@ -119,6 +129,7 @@ class Ec2Calls:
             UnansweredError: nobody can say what the cloud did.
             ValueError: the SDK does not take these parameters; nothing was sent.
         """
+        self._take_role()
         # The causes are cut off (from None): some carry the whole answer or the parameters with the user
         # data, and a cause is written to workflow history.
         try:
@@ -131,6 +142,21 @@ class Ec2Calls:
         except (BotoCoreError, ResponseParserError) as fault:
             kinds = (EndpointConnectionError, ConnectTimeoutError, ProxyConnectionError)
             raise UnansweredError(type(fault).__name__, never_left=isinstance(fault, kinds)) from None
+
+    def _take_role(self) -> None:
+        """Before a request is sent, so that a role that is refused is never an unknown outcome."""
+        if self._role is None or self._identity is None:
+            return
+        try:
+            self._role.get_frozen_credentials()
+        except UnusableIdentityError as fault:
+            raise AnsweredError(NOT_USABLE, str(fault), 0) from None
+        except ClientError as fault:
+            refused = _answered(fault.response)
+            text = f"role {self._identity.role} is refused ({refused.vendor_code}): {refused.message}"
+            raise AnsweredError(NOT_USABLE, text, refused.status) from None
+        except (BotoCoreError, ResponseParserError) as fault:
+            raise UnansweredError(f"the token service, {type(fault).__name__}", never_left=True) from None
 
     def close(self) -> None:
         """Release connections."""
@@ -160,9 +186,13 @@ def _check_keys(keys: Mapping[str, str]) -> None:
             raise AnsweredError(NOT_USABLE, f"{name} of the credentials Secret is empty or has spaces", 0)
 
 
-def _session(region: str, keys: Mapping[str, str]) -> Session:
+def _session(region: str, keys: Mapping[str, str], identity: WorkloadIdentity | None) -> Session:
     core = botocore.session.Session()
     core.register_component("data_loader", _loader())
+    if identity is not None:
+        # Private, but the public ways to a role are environment and profile, which are one for all accounts.
+        setattr(core, "_credentials", role_credentials(core, region, identity))  # noqa: B010 - see above
+        return Session(region_name=region, botocore_session=core)
     return Session(
         aws_access_key_id=keys["accessKeyId"],
         aws_secret_access_key=keys["accessKeySecret"],

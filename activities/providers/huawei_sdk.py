@@ -18,6 +18,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from activities.providers.endpoints import Endpoint
+from activities.providers.identities import UnusableIdentityError, identity_in
 
 RATINGS_PATH: Final = "/v2/bills/ratings/on-demand-resources"
 """Of the billing service, whose SDK package is not needed for one request."""
@@ -91,7 +92,11 @@ class EcsCalls:
             AnsweredError: ``InvalidRegion``, ``InvalidCredential``, ``ProjectNotFound``, or a vendor's code.
             UnansweredError: the vendor was asked for the project and did not answer.
         """
-        if not keys["accessKeyId"] or not keys["accessKeySecret"]:
+        try:
+            self._identity = identity_in(keys, ("identityProvider",))
+        except UnusableIdentityError as fault:
+            raise AnsweredError("InvalidCredential", str(fault)) from None
+        if self._identity is None and not (keys["accessKeyId"] and keys["accessKeySecret"]):
             raise AnsweredError("InvalidCredential", "accessKeyId or accessKeySecret is empty")
         _ecs()  # before any other import of the SDK
         self._keys = keys
@@ -122,6 +127,7 @@ class EcsCalls:
             UnansweredError: nobody can say what the cloud did.
             TypeError: the SDK does not know a field; nothing was sent.
         """
+        self._take_role(self._ecs)
         content = fields if body is None else {**fields, "body": dict(body)}
         request = getattr(_ecs(), f"{action}Request")(**content)
         # The plain method repeats the whole HTTP call after any TypeError inside; its invoker does not.
@@ -131,6 +137,7 @@ class EcsCalls:
     def rate(self, body: Mapping[str, object]) -> Answer:
         """Ask for the price of pay-per-use resources; otherwise as ``call``."""
         client = self._billing_client()
+        self._take_role(client)
         header = {"Content-Type": "application/json"}
         return _sent(
             lambda: client.do_http_request(
@@ -150,6 +157,7 @@ class EcsCalls:
             query: What follows the question mark.
         """
         client = self._service_client(service)
+        self._take_role(client)
         header = {"Content-Type": "application/json"}
         pairs = [(key, str(value)) for key, value in (query or {}).items()]
         return _sent(
@@ -157,6 +165,26 @@ class EcsCalls:
                 method=method, resource_path=path, query_params=pairs, header_params=header
             )
         )
+
+    def _take_role(self, client: Any) -> None:
+        """Before a request is sent, so that a role that is refused is never an unknown outcome."""
+        if self._identity is None:
+            return
+        faults = import_module("huaweicloudsdkcore.exceptions.exceptions")
+        transport = import_module("requests.exceptions")
+        try:
+            self._identity.token()
+            with self._lock:
+                client.get_credentials().process_sts(client.get_http_client())
+        except UnusableIdentityError as fault:
+            raise AnsweredError("InvalidCredential", str(fault)) from None
+        except faults.ServiceResponseException as fault:
+            refused = _answered(fault)
+            text = f"identity provider {self._identity.provider} is refused ({refused.vendor_code}): "
+            raise AnsweredError("InvalidCredential", text + refused.message) from None
+        except (faults.SdkException, transport.RequestException, KeyError, TypeError, ValueError) as fault:
+            name = type(fault).__name__
+            raise UnansweredError(f"the token service, {name}", never_left=True) from None
 
     def _service_client(self, service: str) -> Any:
         with self._lock:
@@ -188,11 +216,14 @@ class EcsCalls:
 
     def _builder(self, credentials: str, *project: str | None) -> Any:
         """A client's builder. ECS takes credentials with a project, the billing service those without."""
-        kinds = import_module("huaweicloudsdkcore.auth.credentials")
-        secret = getattr(kinds, credentials)(
-            self._keys["accessKeyId"], self._keys["accessKeySecret"], *project
-        )
-        secret.security_token = self._keys.get("token") or None
+        kind = getattr(import_module("huaweicloudsdkcore.auth.credentials"), credentials)
+        if self._identity is None:
+            secret = kind(self._keys["accessKeyId"], self._keys["accessKeySecret"], *project)
+            secret.security_token = self._keys.get("token") or None
+        else:
+            # Of the SDK's two ways this is the one that reads the token file at each renewal.
+            secret = kind(None, None, *project)
+            secret.idp_id, secret.id_token_file = self._identity.provider, self._identity.token_file
         secret.iam_endpoint = _url(self._endpoint) or None
         connect, read = (each.total_seconds() for each in self._timeouts)
         config = import_module("huaweicloudsdkcore.http.http_config").HttpConfig(

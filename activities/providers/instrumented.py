@@ -7,8 +7,8 @@ from typing import TypeVar
 
 from activities.providers.base import Capability, Provider
 from activities.telemetry import metrics
-from domain.contracts.errors import ErrorCode, ProviderError
-from domain.contracts.instances import Created, Instance, LaunchRequest, LaunchResult, OfferQuery
+from domain.contracts.errors import MAX_MESSAGE_CHARS, ErrorCode, ProviderError
+from domain.contracts.instances import Created, Instance, LaunchRequest, LaunchResult, OfferQuery, Rejected
 from domain.contracts.leftovers import Leftover
 from domain.contracts.offers import InstanceType, Offer, RegionKey
 
@@ -16,7 +16,7 @@ Answer = TypeVar("Answer")
 
 
 class InstrumentedProvider:
-    """The same port, observed. Adds no call and changes no answer."""
+    """The same port, observed. Adds no call and changes no answer, but refused keys name their Secret."""
 
     def __init__(self, provider: Provider) -> None:
         self._provider = provider
@@ -33,7 +33,10 @@ class InstrumentedProvider:
 
     def launch(self, request: LaunchRequest, user_data: str) -> LaunchResult:
         """See ``Provider.launch``; a market answer counts under its code."""
-        return self._observe("launch", lambda: self._provider.launch(request, user_data), _launch_outcome)
+        result = self._observe("launch", lambda: self._provider.launch(request, user_data), _launch_outcome)
+        if isinstance(result, Rejected) and result.code is ErrorCode.UNAUTHENTICATED:
+            return result.model_copy(update={"message": self._with_secret(result.message)})
+        return result
 
     def terminate(self, instance_ids: Sequence[str]) -> None:
         """See ``Provider.terminate``."""
@@ -75,6 +78,11 @@ class InstrumentedProvider:
         """See ``Provider.close``."""
         self._provider.close()
 
+    def _with_secret(self, text: str) -> str:
+        """What concerns keys names the Secret that they are in, so that a person knows where to look."""
+        secret = f"Secret {self.key.account}"
+        return text if self.key.account in text else f"{secret}: {text}"[:MAX_MESSAGE_CHARS]
+
     def _observe(
         self,
         operation: str,
@@ -89,6 +97,8 @@ class InstrumentedProvider:
             outcome = outcome_of(answer)
         except ProviderError as error:
             outcome = error.code.value
+            if error.code is ErrorCode.UNAUTHENTICATED:
+                error.args = (self._with_secret(str(error)),)
             metrics.PROVIDER_ERRORS.labels(provider, region, outcome).inc()
             if error.code is ErrorCode.UNKNOWN:
                 metrics.UNKNOWN_CODES.labels(provider, error.operation, error.vendor_code).inc()

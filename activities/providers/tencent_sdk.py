@@ -21,6 +21,8 @@ from tencentcloud.cvm.v20170312.cvm_client import CvmClient
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
 from activities.providers.endpoints import Endpoint
+from activities.providers.identities import UnusableIdentityError, identity_in
+from activities.providers.tencent_identity import UNUSABLE, RoleCredential
 
 TAG_SERVICE: Final = "tag"
 TAG_VERSION: Final = "2018-08-13"
@@ -72,10 +74,8 @@ class CvmCalls:
         Raises:
             AnsweredError: ``InvalidCredential``, when a key is empty or has spaces around it.
         """
-        try:
-            credential = Credential(keys["accessKeyId"], keys["accessKeySecret"], keys.get("token") or None)
-        except TencentCloudSDKException as fault:
-            raise AnsweredError(str(fault.code), str(fault.message)) from fault
+        credential = _credential(region, keys)
+        self._role = credential if isinstance(credential, RoleCredential) else None
         profile = _profile(endpoint, timeout)
         self._compute = CvmClient(credential, region, profile)
         self._tag = CommonClient(TAG_SERVICE, TAG_VERSION, credential, region, profile)
@@ -90,16 +90,45 @@ class CvmCalls:
             AnsweredError: the cloud said no.
             UnansweredError: nobody can say what the cloud did.
         """
+        self._take_role()
         return _send(self._compute, action, parameters)
+
+    def _take_role(self) -> None:
+        """Before a request is sent, so that a role that is refused is never an unknown outcome."""
+        if self._role is None:
+            return
+        try:
+            self._role.get_credential_info()
+        except TencentCloudSDKException as fault:
+            if fault.code == UNUSABLE:
+                raise AnsweredError(str(fault.code), str(fault.message)) from None
+            name = str(fault.code)
+            raise UnansweredError(name, f"the token service, {name}", never_left=True) from None
+        except (KeyError, TypeError, ValueError, OSError) as fault:
+            name = type(fault).__name__
+            raise UnansweredError(name, f"the token service, {name}", never_left=True) from None
 
     def tag(self, action: str, parameters: Mapping[str, object]) -> Mapping[str, object]:
         """Send one request to the tag service; otherwise as ``compute``."""
+        self._take_role()
         return _send(self._tag, action, parameters)
 
     def close(self) -> None:
         """Release connections."""
         for client in (self._compute, self._tag):
             _session(client).close()
+
+
+def _credential(region: str, keys: Mapping[str, str]) -> Credential | RoleCredential:
+    try:
+        identity = identity_in(keys, ("roleArn", "identityProvider"))
+        if identity is not None:
+            return RoleCredential(region, identity)
+        return Credential(keys["accessKeyId"], keys["accessKeySecret"], keys.get("token") or None)
+    except UnusableIdentityError as fault:
+        raise AnsweredError(UNUSABLE, str(fault)) from None
+    except TencentCloudSDKException as fault:
+        raise AnsweredError(str(fault.code), str(fault.message)) from fault
 
 
 def _profile(endpoint: Endpoint | None, timeout: timedelta) -> ClientProfile:

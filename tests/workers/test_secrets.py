@@ -95,3 +95,12 @@ async def test_credentials_of_a_silent_cluster_are_no_wrong_key() -> None:
 
 async def test_account_with_everything_has_no_problem() -> None:
     assert await check_account(secrets_of(Store(**{REGION.account: KEYS})), REGION.account) == ""
+
+
+async def test_secret_that_names_a_role_needs_no_keys_and_masks_nothing() -> None:
+    role = {"kind": "workload-identity", "roleArn": "acs:ram::1:role/spotgpu-reader"}
+    store = Store(**{REGION.account: role})
+    secrets = secrets_of(store)
+    assert await check_account(secrets, REGION.account) == ""
+    assert await asyncio.to_thread(AccountCredentials(secrets, REGION).read) == role
+    assert role["roleArn"] in SECRETS.clean(role["roleArn"])
