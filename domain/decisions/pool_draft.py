@@ -83,6 +83,10 @@ class Draft:
             )
         )
 
+    def token(self, number: int) -> str:
+        """The token of a launch of this chain: ``{pool uid}-{chain}-{number}``."""
+        return f"{self.resolved.uid}-{self.state.chain}-{number}"
+
     # Machines -----------------------------------------------------------------------------------
 
     @property

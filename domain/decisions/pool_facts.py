@@ -46,7 +46,14 @@ from domain.decisions.pool_strays import absorb_burials
 
 
 def absorb(draft: Draft, fact: Fact) -> None:
-    """Fold one fact into the draft's state."""
+    """Fold one fact into the draft's state.
+
+    A fact whose ``as_of`` lies ahead of our time counts as of now: a clock that runs ahead, or an order sent
+    by hand, must not silence every later word.
+    """
+    as_of = getattr(fact, "as_of", None)
+    if as_of is not None and as_of > draft.now:
+        fact = fact.model_copy(update={"as_of": draft.now})
     _ABSORBERS[type(fact)](draft, fact)
 
 

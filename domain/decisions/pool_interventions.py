@@ -124,7 +124,7 @@ def force_delete(draft: Draft, stage: str) -> str:
     deletion = draft.state.deletion
     if deletion is None:
         raise InterventionRefusedError("the pool is not being deleted: delete the resource first")
-    draft.update(deletion=deletion.model_copy(update={"forced": (*deletion.forced, stage)}))
+    draft.update(deletion=deletion.model_copy(update={"forced": tuple(sorted({*deletion.forced, stage}))}))
     left = ", ".join(m.instance_id or m.token for m in draft.live()[:20]) or "none"
     return f"stage {stage} forced; machines that are not confirmed gone: {left}"
 

@@ -248,7 +248,9 @@ def over_budget(draft: Draft, offer: Offer) -> str:
 def _mint(draft: Draft, slot: Slot, offer: Offer) -> None:
     """Write a launch down with its token; from here on it counts."""
     number = draft.state.launch_counter + 1
-    token = f"{draft.resolved.uid}-{draft.state.chain}-{number}"
+    while draft.machine(token := draft.token(number)) is not None:
+        # A workflow that was reset counts again from where it stood; what it bought since was adopted.
+        number += 1
     node_class = draft.resolved.node_classes[offer.provider].spec
     subnet_index = slot.excluded.count(f"{offer.key}{SAME_ZONE}")
     request = launch_request(

@@ -29,7 +29,7 @@ def absorb_observation(draft: Draft, fact: RegionObservation) -> None:
         return
     was_usable = is_usable(draft, fact.region)
     draft.set_region(fact.region, as_of=fact.as_of, reading=False, retry_at=None)
-    if view.health is RegionHealth.STALE and _is_news(view, fact.as_of):
+    if view.health is not RegionHealth.OK and _is_news(view, fact.as_of):
         draft.set_region(fact.region, health=RegionHealth.OK, reason="", health_as_of=fact.as_of)
     _end_wait_for_region(draft, fact.region, was_usable=was_usable)
     present = {instance.id: instance for instance in fact.instances}
@@ -96,6 +96,7 @@ def _adopt(draft: Draft, region: RegionKey, instance: Instance, as_of: datetime)
         billed_from=instance.created_at,
     )
     draft.add_machine(machine)
+    _never_count_again(draft, token)
     draft.update(adopted_machines=(*draft.state.adopted_machines, instance.id)[-_MAX_ADOPTED:])
     draft.announce(
         EventReason.INSTANCE_ADOPTED,
@@ -108,6 +109,13 @@ def _adopt(draft: Draft, region: RegionKey, instance: Instance, as_of: datetime)
         machine = draft.set_machine(token, slot=slot.id)
     see_present(draft, machine, instance, as_of)
     meet_strays(draft)
+
+
+def _never_count_again(draft: Draft, token: str) -> None:
+    """Raise the counter above a token of this chain: a reset took it back behind launches that were made."""
+    number = token.removeprefix(draft.token(0).removesuffix("0"))
+    if number.isdecimal():
+        draft.update(launch_counter=max(draft.state.launch_counter, int(number)))
 
 
 def _offer_of(draft: Draft, region: RegionKey, instance: Instance) -> Offer:
@@ -190,7 +198,8 @@ def absorb_describe_failed(draft: Draft, fact: DescribeFailed) -> None:
 def absorb_region_state(draft: Draft, fact: RegionState) -> None:
     """Fold in a transition of the region's sync; an older word is ignored."""
     view = draft.region(fact.region)
-    if not _is_news(view, fact.as_of):
+    older_than_our_reading = view.as_of is not None and fact.as_of < view.as_of
+    if not _is_news(view, fact.as_of) or older_than_our_reading:
         return
     was_usable = is_usable(draft, fact.region)
     draft.set_region(fact.region, health=fact.health, reason=fact.reason, health_as_of=fact.as_of)
