@@ -37,7 +37,7 @@ class PoolSettings(Contract):
     """Deadline of draining one machine when nobody waits for a checkpoint."""
     terminate_recheck_seconds: float = 15
     """Longest pause between two looks at a machine that was told to end."""
-    delete_stage_seconds: float = 900
+    delete_stage_seconds: float = 600
     """Deadline of a stage of deletion, after which it is reported as stuck."""
     renew_after_seconds: float = 86400
     """Age of a run at which the workflow continues as new."""

@@ -524,52 +524,21 @@ def test_price_of_a_machine_that_was_taken_over_is_unknown_until_offers_are_read
 
 def test_older_word_on_a_regions_health_changes_nothing() -> None:
     world = up(a_world())
-    start = world.t
-    world.t += 12
+    base = world.t
+    world.run(60)
 
-    def say(health: RegionHealth, t: float) -> RegionHealth:
-        world.learn(RegionState(region=GUANGZHOU, as_of=at(t), health=health, reason="test"))
+    def say(health: RegionHealth, after: float) -> RegionHealth:
+        world.learn(RegionState(region=GUANGZHOU, as_of=at(base + after), health=health, reason="test"))
         return world.state.regions[str(GUANGZHOU)].health
 
-    assert say(RegionHealth.CIRCUIT_OPEN, start + 10) is RegionHealth.CIRCUIT_OPEN
-    assert say(RegionHealth.OK, start + 5) is RegionHealth.CIRCUIT_OPEN
-    assert say(RegionHealth.STALE, start + 11) is RegionHealth.STALE
-    listed = tuple(world.clouds.listed(GUANGZHOU, world.t))
-    world.learn(RegionObservation(region=GUANGZHOU, as_of=at(start + 10.5), instances=listed))
-    assert world.state.regions[str(GUANGZHOU)].health is RegionHealth.STALE, "taken before it went stale"
-    world.learn(RegionObservation(region=GUANGZHOU, as_of=at(start + 12), instances=listed))
-    assert world.state.regions[str(GUANGZHOU)].health is RegionHealth.OK
+    def read(after: float) -> RegionHealth:
+        listed = tuple(world.clouds.listed(GUANGZHOU, world.t))
+        world.learn(RegionObservation(region=GUANGZHOU, as_of=at(base + after), instances=listed))
+        return world.state.regions[str(GUANGZHOU)].health
 
-
-def test_a_complete_list_of_nodes_from_the_future_ends_no_healthy_machine() -> None:
-    world = up(a_world())
-    before = {machine.id for machine in world.living}
-    world.learn(NodesSeen(as_of=at(world.t) + timedelta(days=1), nodes=(), complete=True))
-    world.run(2000)
-    assert {machine.id for machine in world.living} == before
-
-
-def test_an_observation_from_the_future_hides_no_later_one() -> None:
-    world = up(a_world())
-    level = world.ready
-    world.learn(RegionObservation(region=GUANGZHOU, as_of=at(world.t) + timedelta(days=1), instances=()))
-    world.vanish(world.living[0])
-    world.run(600)
-    assert world.ready == level
-
-
-def test_a_chain_that_was_reset_mints_no_token_that_an_adopted_machine_has() -> None:
-    world = up(a_world())
-    level = world.ready
-    world.restart_chain(world.state.chain)
-    world.edit(min_instances=level + 2)
-    world.run_until(lambda: world.ready == level + 2, 1500)
-    tokens = [slot.token for slot in world.state.slots]
-    assert len(set(tokens)) == len(tokens) == level + 2
-
-
-def test_a_word_on_a_regions_health_that_is_older_than_our_reading_changes_nothing() -> None:
-    world = up(a_world())
-    old = at(world.t) - timedelta(days=1)
-    world.learn(RegionState(region=GUANGZHOU, as_of=old, health=RegionHealth.CIRCUIT_OPEN, reason="late"))
-    assert world.state.regions[str(GUANGZHOU)].health is RegionHealth.OK
+    assert say(RegionHealth.CIRCUIT_OPEN, 10) is RegionHealth.CIRCUIT_OPEN
+    assert say(RegionHealth.OK, 5) is RegionHealth.CIRCUIT_OPEN
+    assert say(RegionHealth.STALE, 11) is RegionHealth.STALE
+    assert read(10.5) is RegionHealth.STALE, "taken before it went stale"
+    assert read(12) is RegionHealth.OK
+    assert say(RegionHealth.STALE, 11.5) is RegionHealth.OK, "it was read since"
