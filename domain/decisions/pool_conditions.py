@@ -12,8 +12,8 @@ from domain.decisions.holds import REASON_QUOTA
 from domain.decisions.pool_costs import hourly_cost, month_cost
 from domain.decisions.pool_deletion import waits_for
 from domain.decisions.pool_draft import Draft
-from domain.decisions.pool_levels import desired_instances
-from domain.decisions.pool_purchases import OVER_BUDGET, bootstrap_unhealthy, rejected_holds
+from domain.decisions.pool_levels import desired_instances, slots_missing
+from domain.decisions.pool_purchases import OVER_BUDGET, bootstrap_unhealthy, launches_barred, rejected_holds
 from domain.decisions.pool_regions import regions_of_spec
 
 _ALWAYS = (ConditionType.READY,)
@@ -87,7 +87,7 @@ def _scale_up(draft: Draft) -> Verdict:
     coming = [m for m in draft.live() if m.leave is None and m.phase is not MachinePhase.READY]
     waiting = sum(1 for slot in draft.state.slots if not slot.token)
     if not coming and not waiting:
-        return _no("AtLevel")
+        return _level_waits(draft)
     where: dict[str, int] = {}
     for machine in coming:
         place = f"{machine.offer.provider} {machine.offer.region}"
@@ -96,6 +96,14 @@ def _scale_up(draft: Draft) -> Verdict:
     if waiting:
         parts.append(f"{waiting} slots wait for an offer")
     return _yes("Launching", ", ".join(parts))
+
+
+def _level_waits(draft: Draft) -> Verdict:
+    """Nothing is being bought: the level is met, or something bars the next launches."""
+    short = slots_missing(draft, desired_instances(draft))
+    if not short or draft.state.deletion is not None:
+        return _no("AtLevel")
+    return _no("Waiting", f"{short} launches to order ({launches_barred(draft) or 'the cool-down'})")
 
 
 def _scale_up_failed(draft: Draft) -> Verdict:

@@ -54,7 +54,7 @@ def start_running(draft: Draft, machine: Machine) -> Machine:
 
 def _notice(draft: Draft, machine: Machine, instance: Instance) -> Machine:
     """The cloud takes a machine back. The earliest deadline wins; a repeat changes nothing."""
-    if machine.terminate_told_at is not None:
+    if _is_being_ended(machine):
         return machine
     deadline = instance.interrupt_deadline
     if machine.notice_at is not None:
@@ -77,6 +77,12 @@ def _notice(draft: Draft, machine: Machine, instance: Instance) -> Machine:
     if machine.leave is None or machine.wait_for_replacement:
         return _leave_by_cloud(draft, machine, LeaveReason.INTERRUPTED, reason)
     return machine
+
+
+def _is_being_ended(machine: Machine) -> bool:
+    """Whether the cloud is told to end it, or was: it stops because of us, and nobody takes it back."""
+    telling = machine.in_flight == "terminate"
+    return telling or machine.terminate_told_at is not None or machine.phase is MachinePhase.TERMINATING
 
 
 def _leave_by_cloud(draft: Draft, machine: Machine, reason: LeaveReason, detail: str) -> Machine:
