@@ -38,7 +38,8 @@ def next_offer(
 ) -> Offer | None:
     """The offer to try after ``refused``, None when the round has nothing left.
 
-    A machine with a degraded topology is taken only when no other spot machine is left on any rung.
+    A machine without a known price is taken only when no other spot machine is left on any rung, and of the
+    others so is one with a degraded topology.
 
     Args:
         ranking: Of this round, made again with the holds that the refusal led to.
@@ -52,13 +53,25 @@ def next_offer(
     if retry_same_zone:
         return refused
     steps = [
-        ((rung == Rung.ON_DEMAND, entry.topology_degraded, rung, _price_on(rung, entry), place), entry.offer)
+        (_step(rung, entry, place), entry.offer)
         for place, entry in enumerate(ranking.ranked)
         if entry.offer.key != refused.key and entry.offer.key not in tried
         for rung in [rung_of(entry.offer, refused)]
         if _allowed(rung, entry.offer, refused, strategy)
     ]
     return min(steps, key=lambda step: step[0])[1] if steps else None
+
+
+def _step(rung: Rung, entry: RankedOffer, place: int) -> tuple[bool, bool, bool, Rung, Decimal, int]:
+    """Sort key, smallest first."""
+    return (
+        rung == Rung.ON_DEMAND,
+        entry.price_assumed,
+        entry.topology_degraded,
+        rung,
+        _price_on(rung, entry),
+        place,
+    )
 
 
 def rung_of(offer: Offer, refused: Offer) -> Rung:

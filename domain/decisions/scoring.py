@@ -3,8 +3,9 @@
 The order is total and depends on nothing but the arguments. For every mode it is, best first:
 
 1. spot before on-demand;
-2. with a profile that prefers NVLink: machines that are one NVLink domain (or hold one GPU) before others;
-3. the mode's own order:
+2. offers whose price is known before those whose price is only bounded;
+3. with a profile that prefers NVLink: machines that are one NVLink domain (or hold one GPU) before others;
+4. the mode's own order:
 
    ==============================  ========================================================================
    CostFirst                       score, stability, price, inventory; score = 0.7 price + 0.3 inventory, and
@@ -16,7 +17,13 @@ The order is total and depends on nothing but the arguments. For every mode it i
                                    price
    ==============================  ========================================================================
 
-4. the offer's key, which is unique.
+5. the offer's key, which is unique.
+
+A missing price is a state of its own: such a spot offer counts at the most that it can cost, which is the
+on-demand price of the same machine in the same zone where one is known, and never more than the bid, which
+is the pool's ceiling. Where neither bounds it, it is excluded. So it is bought last of all spot offers, and
+before on-demand, which it can never exceed. Prices in another currency than the pool's are converted by the
+rates that are given, which are not older than ``MAX_RATE_AGE``.
 
 Parts go from 0 to 100. The price part is ``(max - price) / max * 100`` of one instance-hour, where max is
 ``maxPricePerHour``, or the dearest candidate when the pool has no ceiling.
@@ -24,12 +31,13 @@ Parts go from 0 to 100. The price part is ``(max - price) / max * 100`` of one i
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 from typing import Final
 
 from domain.contracts.model import Contract
+from domain.contracts.money import ExchangeRate, PriceQuote
 from domain.contracts.offers import CapacityType, Interconnect, Offer, ProviderName, Stock
 from domain.contracts.pool_state import OfferHold
 from domain.contracts.pools import PoolSpec
@@ -59,6 +67,12 @@ PROMISED_MINUTES: Final[Mapping[ProviderName, int]] = {ProviderName.ALIYUN: 60}
 Source: Alibaba Cloud ECS RunInstances, ``SpotDuration=1`` (the default): no reclaim in the first hour.
 """
 
+MAX_RATE_AGE: Final = timedelta(days=7)
+"""An exchange rate that is older converts nothing: yesterday's rate is near enough, last year's is not."""
+
+SOURCE_LIST_PRICE: Final = "upper bound by the on-demand price"
+SOURCE_CEILING: Final = "upper bound by the pool's ceiling"
+
 ONE_DOMAIN: Final = frozenset({Interconnect.NVLINK, Interconnect.NVSWITCH, Interconnect.SINGLE})
 
 
@@ -87,6 +101,10 @@ class RankedOffer(Contract):
     stability_part: Decimal
     stock_assumed: bool = False
     """The cloud states no stock; it was counted as tight."""
+    price_assumed: bool = False
+    """The cloud states no price; the offer carries the most that it can cost, and its source says so."""
+    rate: ExchangeRate | None = None
+    """How its price was converted; a bid at the cloud is the ceiling converted back."""
     topology_degraded: bool = False
     """A profile prefers NVLink and this machine is not one NVLink domain."""
 
@@ -132,7 +150,17 @@ class _Rule:
     stability: Mapping[str, Decimal | int]
 
 
-OrderKey = tuple[bool, bool, tuple[Decimal, ...], str]
+@dataclass(frozen=True)
+class _Candidate:
+    """An offer with its price in the pool's currency."""
+
+    offer: Offer
+    price: Decimal
+    assumed: bool
+    rate: ExchangeRate | None
+
+
+OrderKey = tuple[bool, bool, bool, tuple[Decimal, ...], str]
 
 
 def rank_offers(
@@ -143,6 +171,7 @@ def rank_offers(
     *,
     holds: Sequence[OfferHold] = (),
     stability: Mapping[str, Decimal | int] | None = None,
+    rates: Sequence[ExchangeRate] = (),
     now: datetime,
 ) -> Ranking:
     """Rank what may be bought and say why the rest may not.
@@ -155,21 +184,27 @@ def rank_offers(
             NVLink puts such machines first.
         holds: Offers in which nothing is bought for now.
         stability: Offer key to 0 (was just taken back) .. 100 (nothing known against it); absent is 100.
+        rates: Rates into the pool's currency; an offer in a currency without one is excluded.
         now: Decision time, UTC.
 
     Returns:
-        Each offer once, either ranked or excluded.
+        Each offer once, either ranked or excluded. A ranked offer carries its price in the pool's currency.
     """
     excluded: list[ExcludedOffer] = []
-    candidates: dict[str, tuple[Offer, Decimal]] = {}
+    candidates: dict[str, _Candidate] = {}
     floor_gb = memory_floor_gb(profiles)
-    for offer in sorted(offers, key=lambda offer: offer.key):
-        verdict = _unfit(offer, spec, floor_gb) or _unavailable(offer, holds, now) or _unpayable(offer, spec)
-        if verdict is not None:
-            excluded.append(ExcludedOffer(offer=offer, reason=verdict[0], detail=verdict[1]))
-        elif offer.price is not None:  # always true here; says so to the type checker
-            candidates[offer.key] = (offer, offer.price.per_hour)
-    rule = _rule(spec, strategy, profiles, stability or {}, [price for _, price in candidates.values()])
+    told = sorted(offers, key=lambda offer: offer.key)
+    market = _Market(spec, rates, now, told)
+    for offer in told:
+        verdict = _unfit(offer, spec, floor_gb) or _unavailable(offer, holds, now)
+        judged = verdict or market.payable(offer)
+        if isinstance(judged, _Candidate):
+            candidates[offer.key] = judged
+        else:
+            excluded.append(ExcludedOffer(offer=offer, reason=judged[0], detail=judged[1]))
+    known = [each.price for each in candidates.values() if not each.assumed]
+    prices = known or [each.price for each in candidates.values()]
+    rule = _rule(spec, strategy, profiles, stability or {}, prices)
     entries = [(_order(entry, price, rule), entry) for entry, price in _judged(candidates.values(), rule)]
     ranked = tuple(entry for _, entry in sorted(entries, key=lambda pair: pair[0]))
     return Ranking(ranked=ranked, excluded=tuple(excluded), notes=_notes(strategy, ranked))
@@ -217,19 +252,77 @@ def _unavailable(offer: Offer, holds: Sequence[OfferHold], now: datetime) -> tup
     return None
 
 
-def _unpayable(offer: Offer, spec: PoolSpec) -> tuple[Exclusion, str] | None:
-    """What speaks against its price. Amounts in another currency are never compared or converted."""
-    if offer.price is None or offer.price.per_hour <= 0:
-        return Exclusion.NO_PRICE, "the cloud states no price, and a missing price is not zero"
-    if offer.price.currency != spec.currency:
-        return (
-            Exclusion.CURRENCY_MISMATCH,
-            f"priced in {offer.price.currency}, the pool counts in {spec.currency}",
+class _Market:
+    """What offers cost in the pool's currency, and what bounds those without a price."""
+
+    def __init__(
+        self, spec: PoolSpec, rates: Sequence[ExchangeRate], now: datetime, offers: Iterable[Offer]
+    ) -> None:
+        self._spec = spec
+        self._rates = {rate.base: rate for rate in rates if rate.quote == spec.currency}
+        self._now = now
+        self._listed = {
+            _place(offer): price
+            for offer in offers
+            if offer.capacity_type == CapacityType.ON_DEMAND and (price := self._priced(offer)) is not None
+        }
+
+    def payable(self, offer: Offer) -> _Candidate | tuple[Exclusion, str]:
+        """The offer with its price, or what speaks against it."""
+        if offer.price is None or offer.price.per_hour <= 0:
+            return self._bounded(offer)
+        quote = self._priced(offer)
+        if quote is None:
+            return Exclusion.CURRENCY_MISMATCH, self._why_not(offer.price.currency)
+        limit = ceiling(self._spec, offer.capacity_type)
+        if limit is not None and quote.per_hour > limit:
+            detail = f"{quote.per_hour} {self._spec.currency} is above the ceiling {limit}"
+            return Exclusion.OVER_CEILING, detail
+        rate = None if quote == offer.price else self._rates[offer.price.currency]
+        priced = offer if rate is None else offer.model_copy(update={"price": quote})
+        return _Candidate(priced, quote.per_hour, assumed=False, rate=rate)
+
+    def _priced(self, offer: Offer) -> PriceQuote | None:
+        """The price in the pool's currency; None when there is none or no rate for it."""
+        price = offer.price
+        if price is None or price.per_hour <= 0 or price.currency == self._spec.currency:
+            return None if price is None or price.per_hour <= 0 else price
+        rate = self._rates.get(price.currency)
+        return rate.convert(price) if rate is not None and not self._is_old(rate) else None
+
+    def _is_old(self, rate: ExchangeRate) -> bool:
+        return self._now - rate.as_of > MAX_RATE_AGE
+
+    def _why_not(self, currency: str) -> str:
+        told = f"priced in {currency}, the pool counts in {self._spec.currency}"
+        rate = self._rates.get(currency)
+        return told if rate is None else f"{told}, and the rate of {rate.as_of:%Y-%m-%d} is too old"
+
+    def _bounded(self, offer: Offer) -> _Candidate | tuple[Exclusion, str]:
+        """An offer without a price at the most that it can cost. A bid bounds spot, nothing on-demand."""
+        if offer.capacity_type == CapacityType.ON_DEMAND:
+            return Exclusion.NO_PRICE, "the cloud states no price, and on-demand takes no bid that bounds it"
+        quote = self._bound(self._listed.get(_place(offer)), ceiling(self._spec, offer.capacity_type))
+        if quote is None:
+            detail = "the cloud states no price, and neither a list price nor maxPricePerHour bounds it"
+            return Exclusion.NO_PRICE, detail
+        bounded = offer.model_copy(update={"price": quote})
+        return _Candidate(bounded, quote.per_hour, assumed=True, rate=None)
+
+    def _bound(self, listed: PriceQuote | None, limit: Decimal | None) -> PriceQuote | None:
+        """The lower of list price and bid; None when there is neither."""
+        if listed is not None and (limit is None or listed.per_hour <= limit):
+            return listed.model_copy(update={"source": f"{SOURCE_LIST_PRICE}: {listed.source}"})
+        if limit is None:
+            return None
+        return PriceQuote(
+            per_hour=limit, currency=self._spec.currency, as_of=self._now, source=SOURCE_CEILING
         )
-    limit = ceiling(spec, offer.capacity_type)
-    if limit is not None and offer.price.per_hour > limit:
-        return Exclusion.OVER_CEILING, f"{offer.price.per_hour} {spec.currency} is above the ceiling {limit}"
-    return None
+
+
+def _place(offer: Offer) -> tuple[str, str, str, str]:
+    """What an offer shares with its twin of the other capacity type."""
+    return (offer.provider, offer.region, offer.zone, offer.instance_type.name)
 
 
 def _rule(
@@ -249,10 +342,9 @@ def _rule(
     )
 
 
-def _judged(
-    candidates: Iterable[tuple[Offer, Decimal]], rule: _Rule
-) -> Iterable[tuple[RankedOffer, Decimal]]:
-    for offer, price in candidates:
+def _judged(candidates: Iterable[_Candidate], rule: _Rule) -> Iterable[tuple[RankedOffer, Decimal]]:
+    for candidate in candidates:
+        offer, price = candidate.offer, candidate.price
         price_part = _price_part(price, rule)
         inventory = INVENTORY[offer.stock]
         stability = _bounded(Decimal(rule.stability.get(offer.key, 100)))
@@ -264,6 +356,8 @@ def _judged(
                 inventory_part=inventory,
                 stability_part=stability,
                 stock_assumed=offer.stock == Stock.UNKNOWN,
+                price_assumed=candidate.assumed,
+                rate=candidate.rate,
                 topology_degraded=rule.prefers_nvlink and offer.instance_type.interconnect not in ONE_DOMAIN,
             ),
             price,
@@ -297,6 +391,7 @@ def _order(entry: RankedOffer, price: Decimal, rule: _Rule) -> OrderKey:
     """Sort key, smallest first."""
     return (
         entry.offer.capacity_type == CapacityType.ON_DEMAND,
+        entry.price_assumed,
         entry.topology_degraded,
         _mode_order(entry, price, rule.strategy),
         entry.offer.key,
@@ -336,6 +431,11 @@ def _notes(strategy: StrategySpec, ranked: Sequence[RankedOffer]) -> tuple[str, 
     assumed = [entry.offer.key for entry in ranked if entry.stock_assumed]
     if assumed:
         notes.append(f"stock unknown, counted as tight: {len(assumed)} offers, first {assumed[0]}")
+    unpriced = [entry.offer.key for entry in ranked if entry.price_assumed]
+    if unpriced:
+        notes.append(
+            f"price unknown, counted at its upper bound: {len(unpriced)} offers, first {unpriced[0]}"
+        )
     if ranked and ranked[0].topology_degraded:
         notes.append("no machine with one NVLink domain can be had: a degraded topology leads")
     return tuple(notes)

@@ -81,3 +81,16 @@ def test_rung_of_the_same_zone_is_the_offer_itself() -> None:
 def test_rung_of_on_demand_after_on_demand_is_judged_by_place() -> None:
     other = an_offer("9.00", zone="ap-guangzhou-6", capacity_type="on-demand")
     assert rung_of(other, OFFERS["od"]) is Rung.OTHER_ZONE
+
+
+def test_p45_machine_without_a_price_is_the_last_spot_machine_of_the_ladder() -> None:
+    refused = an_offer()
+    unpriced = an_offer(None, zone="ap-guangzhou-6")
+    dear = an_offer("19", provider="aliyun", region="cn-beijing", zone="h", type_name="ecs.gn7-c12g1.3xlarge")
+    pool, strategy = a_pool(maxPricePerHour="20"), a_strategy()
+    ranking = rank_offers([refused, unpriced, dear], pool, strategy, now=NOON)
+    first = next_offer(ranking, refused, {refused.key}, strategy)
+    assert first == dear, "another cloud with a known price before the next zone without one"
+    second = next_offer(ranking, dear, {refused.key, dear.key}, strategy)
+    assert second is not None
+    assert second.key == unpriced.key

@@ -12,6 +12,7 @@ from domain.contracts.instances import Refusal
 from domain.contracts.offers import Offer
 from domain.contracts.pool_state import OfferHold
 from domain.contracts.settings import PoolSettings
+from domain.decisions.fallback import next_offer
 from domain.decisions.holds import (
     STRIKE_MEMORY,
     active_hold,
@@ -26,7 +27,8 @@ from domain.decisions.holds import (
     without_hold,
     zone_prefix,
 )
-from tests.domain.decisions.builders import NOON, an_offer
+from domain.decisions.scoring import rank_offers
+from tests.domain.decisions.builders import NOON, a_pool, a_strategy, an_offer
 
 SETTINGS = PoolSettings()
 GUANGZHOU_3 = an_offer()
@@ -92,6 +94,19 @@ def test_hold_after_ends_differently_for_different_offers_and_equally_for_the_sa
 def test_p18_quota_closes_the_family_of_the_region(other: dict[str, Any], held: bool) -> None:
     hold = hold_after(REFUSALS["quota"], GUANGZHOU_3, None, SETTINGS, now=NOON)
     assert is_held(an_offer(**other), [hold], NOON) is held
+
+
+def test_p18_quota_closes_spot_for_an_hour_and_leaves_on_demand_as_the_next_offer_of_the_round() -> None:
+    spot = [GUANGZHOU_3, an_offer(zone="ap-guangzhou-6"), an_offer(type_name="GT4.41XLARGE948", gpus=8)]
+    other = an_offer("30", capacity_type="on-demand")
+    pool, strategy = a_pool(onDemand={"fallback": True}), a_strategy()
+    holds = with_refusal((), REFUSALS["quota"], GUANGZHOU_3, SETTINGS, now=NOON)
+    for minutes, left in ((0, [other]), (59, [other]), (60, [*spot, other])):
+        now = NOON + timedelta(minutes=minutes)
+        ranking = rank_offers([*spot, other], pool, strategy, holds=holds, now=now)
+        assert {offer.key for offer in ranking.offers} == {offer.key for offer in left}, minutes
+    ranking = rank_offers([*spot, other], pool, strategy, holds=holds, now=NOON)
+    assert next_offer(ranking, GUANGZHOU_3, {GUANGZHOU_3.key}, strategy) == other
 
 
 @pytest.mark.parametrize("kind", ["stock", "day", "price"])

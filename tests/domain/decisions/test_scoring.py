@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from domain.contracts.money import ExchangeRate
 from domain.contracts.offers import Offer
 from domain.contracts.pool_state import OfferHold
 from domain.contracts.profiles import ProfileSpec
 from domain.contracts.strategies import StrategySpec
 from domain.decisions.holds import offer_prefix
-from domain.decisions.scoring import Exclusion, Ranking, rank_offers
+from domain.decisions.scoring import SOURCE_CEILING, Exclusion, Ranking, rank_offers
 from tests.domain.decisions.builders import NOON, a_pool, a_strategy, an_offer
 
 CASES = tomllib.loads((Path(__file__).parents[2] / "cases" / "scoring.toml").read_text())["case"]
@@ -72,6 +73,124 @@ def test_rank_offers_says_so_when_only_a_degraded_topology_is_left() -> None:
     )
     assert ranking.ranked[0].topology_degraded
     assert any("NVLink" in note for note in ranking.notes)
+
+
+# A missing price, and prices in another currency
+
+
+def prices_in(ranking: Ranking) -> list[tuple[str, Decimal | None, bool]]:
+    """Zone, price and whether it was assumed, best first."""
+    return [
+        (e.offer.zone, e.offer.price.per_hour if e.offer.price else None, e.price_assumed)
+        for e in ranking.ranked
+    ]
+
+
+def test_p45_offer_without_a_price_is_bought_under_the_cap_when_it_is_the_only_one() -> None:
+    ranking = rank_offers([an_offer(None)], a_pool(maxPricePerHour="20"), a_strategy(), now=NOON)
+    assert prices_in(ranking) == [("ap-guangzhou-3", Decimal(20), True)]
+    assert ranking.best is not None
+    assert ranking.best.price is not None
+    assert ranking.best.price.source == SOURCE_CEILING
+    assert "price unknown, counted at its upper bound: 1 offers" in ranking.notes[-1]
+
+
+def test_p45_list_price_of_the_same_machine_is_the_upper_bound_when_it_is_known() -> None:
+    listed = an_offer("12", capacity_type="on-demand")
+    elsewhere = an_offer("2", capacity_type="on-demand", zone="ap-guangzhou-6")
+    for cap, bound in ((None, "12"), ("20", "12"), ("9", "9")):
+        fields = {} if cap is None else {"maxPricePerHour": cap}
+        ranking = rank_offers([an_offer(None), listed, elsewhere], a_pool(**fields), a_strategy(), now=NOON)
+        assert prices_in(ranking) == [("ap-guangzhou-3", Decimal(bound), True)]
+        assert all(e.reason == Exclusion.ON_DEMAND_NOT_ALLOWED for e in ranking.excluded)
+
+
+def test_p45_offer_without_a_price_comes_last_of_spot_and_before_on_demand() -> None:
+    offers = [
+        an_offer("19", zone="dear", stock="scarce"),
+        an_offer(None, zone="unpriced"),
+        an_offer("4", zone="unpriced", capacity_type="on-demand"),
+    ]
+    pool = a_pool(maxPricePerHour="20", onDemand={"fallback": True})
+    ranking = rank_offers(offers, pool, a_strategy(), now=NOON)
+    places = [(e.offer.zone, e.offer.capacity_type.value) for e in ranking.ranked]
+    assert places == [("dear", "spot"), ("unpriced", "spot"), ("unpriced", "on-demand")]
+
+
+@pytest.mark.parametrize(
+    ("offer", "pool", "said"),
+    [
+        pytest.param(an_offer(None), {}, "neither a list price nor maxPricePerHour", id="nothing bounds it"),
+        pytest.param(
+            an_offer(None, capacity_type="on-demand"),
+            {"maxPricePerHour": "20", "onDemand": {"fallback": True}},
+            "takes no bid",
+            id="on-demand has no bid",
+        ),
+    ],
+)
+def test_p45_offer_that_nothing_bounds_is_excluded_with_the_reason(
+    offer: Offer, pool: dict[str, Any], said: str
+) -> None:
+    (excluded,) = rank_offers([offer], a_pool(**pool), a_strategy(), now=NOON).excluded
+    assert excluded.reason == Exclusion.NO_PRICE
+    assert said in excluded.detail
+
+
+def a_rate(rate: str = "7.2", *, age_days: float = 1, base: str = "USD", quote: str = "CNY") -> ExchangeRate:
+    as_of = NOON - timedelta(days=age_days)
+    return ExchangeRate(base=base, quote=quote, rate=Decimal(rate), as_of=as_of, source="operator")
+
+
+def test_offer_in_another_currency_is_converted_by_a_dated_rate_and_says_so() -> None:
+    offers = [an_offer("1.00", zone="usd", currency="USD"), an_offer("7.00", zone="cny")]
+    pool = a_pool(maxPricePerHour="7.20")
+    ranking = rank_offers(offers, pool, a_strategy(), rates=[a_rate()], now=NOON)
+    assert {zone: price for zone, price, _ in prices_in(ranking)} == {"cny": 7, "usd": Decimal("7.2")}
+    entry = next(e for e in ranking.ranked if e.offer.zone == "usd")
+    assert entry.rate is not None
+    assert entry.rate.back(Decimal("7.20")) == Decimal(1)
+    assert entry.offer.price is not None
+    assert entry.offer.price.currency == "CNY"
+    assert entry.offer.price.source == "test, 7.2 CNY/USD of 2026-06-30 by operator"
+
+
+@pytest.mark.parametrize(
+    ("rates", "said"),
+    [
+        pytest.param([], "priced in USD, the pool counts in CNY", id="no rate"),
+        pytest.param([a_rate(age_days=7.01)], "the rate of 2026-06-24 is too old", id="old"),
+        pytest.param([a_rate(base="EUR")], "priced in USD", id="of another currency"),
+        pytest.param([a_rate(quote="EUR")], "priced in USD", id="into another currency"),
+    ],
+)
+def test_offer_in_another_currency_is_excluded_without_a_rate_of_these_days(
+    rates: list[ExchangeRate], said: str
+) -> None:
+    offers = [an_offer(currency="USD")]
+    (excluded,) = rank_offers(offers, a_pool(), a_strategy(), rates=rates, now=NOON).excluded
+    assert excluded.reason == Exclusion.CURRENCY_MISMATCH
+    assert said in excluded.detail
+
+
+def test_converted_offer_over_the_ceiling_is_excluded_in_the_pools_currency() -> None:
+    offers, pool = [an_offer("2", currency="USD")], a_pool(maxPricePerHour="14")
+    (excluded,) = rank_offers(offers, pool, a_strategy(), rates=[a_rate()], now=NOON).excluded
+    assert excluded.reason == Exclusion.OVER_CEILING
+    assert excluded.detail == "14.4 CNY is above the ceiling 14"
+
+
+def test_list_price_in_another_currency_bounds_by_its_converted_amount() -> None:
+    offers = [an_offer(None), an_offer("2", currency="USD", capacity_type="on-demand")]
+    ranking = rank_offers(offers, a_pool(), a_strategy(), rates=[a_rate()], now=NOON)
+    assert prices_in(ranking) == [("ap-guangzhou-3", Decimal("14.4"), True)]
+
+
+def test_rate_converts_only_its_own_currency() -> None:
+    price = an_offer("1").price
+    assert price is not None
+    with pytest.raises(ValueError, match="a rate of USD does not convert CNY"):
+        a_rate().convert(price)
 
 
 # Properties -------------------------------------------------------------------------------------------
@@ -199,7 +318,7 @@ def test_rank_offers_puts_spot_before_on_demand_and_whole_domains_before_the_res
     offers: list[Offer], strategy: StrategySpec, ceiling: Decimal | None
 ) -> None:
     ranked = ranking_of(offers, strategy, ceiling, wish="NVLink").ranked
-    leads = [(e.offer.capacity_type == "on-demand", e.topology_degraded) for e in ranked]
+    leads = [(e.offer.capacity_type == "on-demand", e.price_assumed, e.topology_degraded) for e in ranked]
     assert leads == sorted(leads)
 
 
@@ -207,7 +326,8 @@ def test_rank_offers_puts_spot_before_on_demand_and_whole_domains_before_the_res
 def test_rank_offers_orders_survivors_the_same_without_a_ranked_loser(
     offers: list[Offer], strategy: StrategySpec, ceiling: Decimal | None
 ) -> None:
-    """Leaving out an excluded offer changes nothing for the others."""
+    """Leaving out an excluded offer changes nothing for the others, but for a list price that bounds one."""
     ranking = ranking_of(offers, strategy, ceiling)
-    fit = [offer for offer in offers if offer in ranking.offers]
+    ranked = {offer.key for offer in ranking.offers}
+    fit = [offer for offer in offers if offer.key in ranked or offer.capacity_type == "on-demand"]
     assert ranking_of(fit, strategy, ceiling).ranked == ranking.ranked
