@@ -99,6 +99,8 @@ def _up(options: argparse.Namespace) -> int:
     folder = _folder(options)
     existing = Stack.attach(folder, os.environ, _say)
     if existing is None or not any(part.answers for part in existing.status()):
+        if existing is not None:
+            existing.down()  # what a start that was broken off left running has its pids in there
         _forget(folder)
     stack = Stack(folder, _stack_options(options, die_with_parent=options.foreground), _say)
     stack.up()

@@ -23,7 +23,7 @@ from sandbox.clouds.control import CloudControl, ControlError
 from sandbox.clusters import Cluster, CurrentCluster, OwnCluster, identity_kubeconfig, join_hash
 from sandbox.control_plane.binaries import Binaries, find_or_build
 from sandbox.control_plane.components import Options as ControlPlaneOptions
-from sandbox.control_plane.launcher import ControlPlane
+from sandbox.control_plane.launcher import ControlPlane, ControlPlaneError
 from sandbox.control_plane.processes import ProcessError
 from sandbox.inventories import inventory_of, read_node_class
 from sandbox.operator_processes import KEPT_VARIABLES, PROCESSES, Operator, OperatorConfig
@@ -31,7 +31,7 @@ from sandbox.ports import HOST, pick_ports
 from sandbox.provision import EXAMPLES, OPERATOR_NAMESPACE, account_of, provision, service_accounts
 from sandbox.run_folder import StackFolder, StackRecord
 from sandbox.shortened import shortened_environment
-from sandbox.temporal_server import NAMESPACE, TemporalServer, find_program
+from sandbox.temporal_server import NAMESPACE, TemporalServer, TemporalServerError, find_program
 from sandbox.world_config import CloudConfig, Latencies, TcpProxyConfig, WorldConfig
 from sandbox.world_control import WorldClient, WorldControlError
 
@@ -204,17 +204,17 @@ class Stack:
         """Ask each part once whether it answers; empty when no sandbox was ever started here."""
         if self.folder.load() is None:
             return []
-        parts = [
-            PartState("kubernetes", self.cluster.answers(), self.cluster.server),
-            PartState("temporal", self.temporal.answers(), self.temporal.address),
-            PartState(WORLD, self._world_answers(), self.switches.base_url),
+        clouds = self.world.clouds if self.folder.world.exists() else ()
+        return [
+            _look("kubernetes", lambda: (self.cluster.answers(), self.cluster.server)),
+            _look("temporal", lambda: (self.temporal.answers(), self.temporal.address)),
+            _look(WORLD, lambda: (self._world_answers(), self.switches.base_url)),
+            *(self._cloud_state(cloud) for cloud in clouds),
+            *(_look(name, lambda name=name: self._operator_state(name)) for name in PROCESSES),
         ]
-        parts += [self._cloud_state(cloud) for cloud in self.world.clouds]
-        parts += [
-            PartState(name, self.operator.is_ready(name), self.operator.metrics_url(name))
-            for name in PROCESSES
-        ]
-        return parts
+
+    def _operator_state(self, name: str) -> tuple[bool, str]:
+        return self.operator.is_ready(name), self.operator.metrics_url(name)
 
     def _start(self, *, with_operator: bool) -> None:
         started = time.monotonic()
@@ -359,6 +359,15 @@ class Stack:
                 failures.append(error)
         if failures:
             raise failures[0]
+
+
+def _look(name: str, ask: Callable[[], tuple[bool, str]]) -> PartState:
+    """State of one part. A start that was broken off leaves the record of a stack without its parts."""
+    try:
+        answers, where = ask()
+    except (StackError, ControlPlaneError, TemporalServerError):
+        return PartState(name, answers=False, where="was not started")
+    return PartState(name, answers, where)
 
 
 def _cloud(provider: ProviderName, port: int, proxy_port: int) -> CloudConfig:

@@ -1,0 +1,37 @@
+"""What a sandbox says of itself when its start was broken off: never an error that bars the next start."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from sandbox.control_plane.binaries import PROGRAMS
+from sandbox.run_folder import StackFolder, StackRecord
+from sandbox.stack import Stack
+
+
+@pytest.fixture
+def broken_off(tmp_path: Path) -> Stack:
+    """The record is the first thing that a start writes; here it is the only one."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in PROGRAMS:
+        (programs / name).touch(mode=0o755)
+    folder = StackFolder(tmp_path / "run")
+    folder.make()
+    ports = {"worker": 1, "bridge": 2}
+    folder.save(StackRecord(1, "own", "", ports, through_proxies=False))
+    environment = {**os.environ, "KUBEBUILDER_ASSETS": str(programs)}
+    stack = Stack.attach(folder, environment, print)
+    assert stack is not None
+    return stack
+
+
+def test_parts_that_were_never_started_do_not_answer(broken_off: Stack) -> None:
+    parts = {part.name: (part.answers, part.where) for part in broken_off.status()}
+    never = (False, "was not started")
+    assert parts == dict.fromkeys(("kubernetes", "temporal", "world", "worker", "bridge"), never)
+
+
+def test_sandbox_whose_start_was_broken_off_can_be_ended(broken_off: Stack) -> None:
+    broken_off.down()
