@@ -9,7 +9,6 @@ from pydantic.alias_generators import to_camel
 from domain.contracts.model import Contract
 from domain.contracts.offers import ProviderName, RegionKey
 from domain.contracts.pool_state import PoolCarry
-from domain.contracts.pools import PauseScope
 from domain.contracts.resolved import ResolvedPool
 from domain.contracts.settings import PoolSettings, SweepSettings, SyncSettings
 from domain.contracts.status import PoolStatus
@@ -114,7 +113,7 @@ class Intervention(BaseModel):
     """Why."""
 
 
-Scope = Literal[PauseScope.LAUNCHES, PauseScope.DISRUPTIONS, PauseScope.ALL]
+Scope = Literal["Launches", "Disruptions", "All"]
 
 
 class Pause(Intervention):

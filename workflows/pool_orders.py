@@ -1,6 +1,7 @@
 """Which judgement serves which manual order, the same for updates and signals."""
 
 from domain.contracts.pool_state import Market
+from domain.contracts.pools import PauseScope
 from domain.decisions import pool_interventions as judge
 from domain.decisions.pool_draft import Draft
 from domain.decisions.pool_interventions import InterventionRefusedError
@@ -16,9 +17,9 @@ def carry_out_order(draft: Draft, order: m.Intervention) -> str:
     """
     match order:
         case m.Pause():
-            return judge.pause(draft, order.scope)
+            return judge.pause(draft, PauseScope(order.scope))
         case m.Resume():
-            return judge.resume(draft, order.scope)
+            return judge.resume(draft, PauseScope(order.scope))
         case m.ScaleTo():
             return judge.scale_to(
                 draft, order.instances, order.expires_after_seconds, by=order.by, reason=order.reason

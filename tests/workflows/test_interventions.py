@@ -149,6 +149,7 @@ async def test_wrong_orders_are_seen_as_refused_and_the_pool_goes_on(
 def _refusals(outside: Outside) -> int:
     found = [e for e in outside.events if e.reason is EventReason.INTERVENTION_REFUSED]
     assert all("refused: " in e.message and len(e.message) > len("x refused: ") for e in found)
+    assert not any("PauseScope" in e.message for e in found), "names of payloads, not of our classes"
     return len(found)
 
 
