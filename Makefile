@@ -85,7 +85,7 @@ cluster: control-plane ## Bridge and activities against the real control plane
 	$(unset_proxies) $(PYTEST) -q -m "cluster and not e2e"
 
 e2e: control-plane ## Real processes against the whole sandbox
-	$(unset_proxies) $(PYTEST) -q -m e2e --timeout 300
+	$(unset_proxies) $(PYTEST) -q -n $(CORES) --dist loadfile -m e2e --timeout 300
 
 test: unit wire replay temporal cluster e2e ## All levels in order, one at a time
 
@@ -103,7 +103,10 @@ bench: control-plane ## Measure history, speed, memory and calls
 	$(unset_proxies) $(PY) -m tests.bench
 
 ##@ Generated files
-.PHONY: crds histories goldens verify
+.PHONY: new-provider crds histories goldens verify
+new-provider: $(STAMP) ## Lay the files of a new cloud: make new-provider NAME=volcano
+	@$(PY) -m sandbox.skeleton $(NAME)
+
 crds: $(STAMP) ## Generate deploy/crds from the models
 	$(BIN)/spotgpu crd write
 

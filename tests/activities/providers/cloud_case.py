@@ -76,7 +76,7 @@ class CloudCase:
     def kind(self) -> InstanceType:
         """The catalogue's row of the type."""
         row = instance_type(self.provider, self.instance_type)
-        assert row is not None
+        assert row is not None, f"TO DO: the catalogue has no {self.instance_type} of {self.provider}"
         return row
 
     @property
