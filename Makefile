@@ -79,10 +79,10 @@ replay: $(STAMP) ## Recorded histories on the code of today
 	$(unset_proxies) $(PYTEST) -q -m replay
 
 temporal: $(STAMP) ## Workflows against Temporal servers
-	$(unset_proxies) $(PYTEST) -q -m "temporal and not cluster and not e2e"
+	$(unset_proxies) $(PYTEST) -q -n $(CORES) --dist loadfile -m "temporal and not cluster and not e2e"
 
 cluster: control-plane ## Bridge and activities against the real control plane
-	$(unset_proxies) $(PYTEST) -q -m "cluster and not e2e"
+	$(unset_proxies) $(PYTEST) -q -n $(CORES) --dist loadfile -m "cluster and not e2e"
 
 e2e: control-plane ## Real processes against the whole sandbox
 	$(unset_proxies) $(PYTEST) -q -n $(CORES) --dist loadfile -m e2e --timeout 300

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 
@@ -10,16 +11,22 @@ HOST = "127.0.0.1"
 # Below the range from which the kernel takes ports of outgoing connections (32768 and up): a port that we
 # come back to after a kill is not taken by someone's connection meanwhile.
 _CANDIDATES = range(20000, 32000)
+_SHARES = 16
+"""Two sandboxes that start at the same moment look in different shares first: a port is only taken later."""
 
 
 def pick_ports(count: int) -> list[int]:
     """Choose ports on 127.0.0.1 that nobody listens on now, all different, in random order.
 
+    Those of this process's own share come first.
+
     Raises:
         OSError: Fewer than ``count`` are free.
     """
     chosen: list[int] = []
-    for port in random.sample(_CANDIDATES, len(_CANDIDATES)):
+    share = os.getpid() % _SHARES
+    shuffled = random.sample(_CANDIDATES, len(_CANDIDATES))
+    for port in sorted(shuffled, key=lambda port: port % _SHARES != share):
         if len(chosen) == count:
             break
         if _is_free(port):

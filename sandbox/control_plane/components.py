@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import random
-import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from sandbox.control_plane.annotations import MANAGED_BY_KWOK, MANAGED_BY_KWOK_VALUE
 from sandbox.control_plane.binaries import Binaries
+from sandbox.ports import HOST, pick_ports
 
 ETCD = "etcd"
 API_SERVER = "kube-apiserver"
@@ -22,11 +21,6 @@ START_ORDER = (ETCD, API_SERVER, CONTROLLER_MANAGER, SCHEDULER, KWOK)
 """Also the order of needs: each one's clients stand behind it, so it is stopped backwards."""
 
 STAGE_FILES = tuple(sorted((Path(__file__).parent / "kwok_stages").glob("*.yaml")))
-
-HOST = "127.0.0.1"
-# Below the range from which the kernel takes ports of outgoing connections (32768 and up): a port that we
-# come back to after a kill is not taken by someone's connection meanwhile.
-_PORTS = range(20000, 32000)
 
 
 @dataclass(frozen=True)
@@ -43,13 +37,7 @@ class Ports:
     @classmethod
     def pick(cls) -> Ports:
         """Choose six that are free now."""
-        chosen: list[int] = []
-        for port in random.sample(_PORTS, len(_PORTS)):
-            if _is_free(port):
-                chosen.append(port)
-            if len(chosen) == 6:
-                return cls(*chosen)
-        raise OSError(f"no six free ports on {HOST} between {_PORTS.start} and {_PORTS.stop}")
+        return cls(*pick_ports(6))
 
 
 @dataclass(frozen=True)
@@ -243,12 +231,3 @@ def _kwok(folder: RunFolder, settings: Settings) -> list[str]:
         f"--node-ip={HOST}",
         f"--server-address={HOST}:{settings.ports.kwok}",
     ]
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        try:
-            probe.bind((HOST, port))
-        except OSError:
-            return False
-    return True
