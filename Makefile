@@ -47,7 +47,7 @@ audit: $(STAMP) ## Look for known holes in the locked versions (needs the networ
 	$(BIN)/pip-audit --require-hashes --disable-pip -r requirements.lock
 
 control-plane: $(STAMP) ## Build etcd, API server, scheduler and kwok once (minutes; kept in the user's cache)
-	@$(PY) -c 'import os; from sandbox.control_plane.binaries import find_or_build as f; f(os.environ, lambda line: print(line, flush=True))'
+	@$(BIN)/spotgpu sandbox build
 
 ##@ Checks without servers
 .PHONY: fmt lint arch types unit check

@@ -1,4 +1,4 @@
-"""``spotgpu sandbox up|down|status|demo|chaos``: the one place of the sandbox that prints."""
+"""``spotgpu sandbox up|down|status|build|demo|chaos``: the one place of the sandbox that prints."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 
 from sandbox.chaos import Case, Stage, matrix, pairs, run_cases, singles
-from sandbox.control_plane.binaries import MissingProgramError
+from sandbox.control_plane.binaries import MissingProgramError, find_or_build
 from sandbox.control_plane.compilation import CompilationError
 from sandbox.control_plane.go_toolchain import GoToolchainError
 from sandbox.control_plane.launcher import ControlPlaneError
@@ -72,6 +72,8 @@ def _parser() -> argparse.ArgumentParser:
     down.set_defaults(command=_down)
     status = commands.add_parser("status", help="list each part and whether it answers")
     status.set_defaults(command=_status)
+    build = commands.add_parser("build", help="build the control plane into the cache, if it is not there")
+    build.set_defaults(command=_build)
     demo = commands.add_parser("demo", help="tell the life of a pool on real parts, in a sandbox of its own")
     demo.set_defaults(command=_demo)
     chaos = commands.add_parser("chaos", help="kill each part, alone and in pairs, at each stage of a pool")
@@ -93,6 +95,11 @@ def _parser() -> argparse.ArgumentParser:
             help="own: a control plane of the sandbox; current: the cluster that KUBECONFIG names",
         )
     return parser
+
+
+def _build(_: argparse.Namespace) -> int:
+    find_or_build(os.environ, _say)
+    return DONE
 
 
 def _up(options: argparse.Namespace) -> int:

@@ -1,10 +1,11 @@
-"""What a sandbox says of itself when its start was broken off: never an error that bars the next start."""
+"""What the sandbox says when a start was broken off or cannot begin; the next start is never barred."""
 
 import os
 from pathlib import Path
 
 import pytest
 
+from sandbox.commands import main
 from sandbox.control_plane.binaries import PROGRAMS
 from sandbox.run_folder import StackFolder, StackRecord
 from sandbox.stack import Stack
@@ -35,3 +36,11 @@ def test_parts_that_were_never_started_do_not_answer(broken_off: Stack) -> None:
 
 def test_sandbox_whose_start_was_broken_off_can_be_ended(broken_off: Stack) -> None:
     broken_off.down()
+
+
+def test_missing_programs_are_told_without_a_trace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
+    assert main(["build"]) == 1
+    assert f"spotgpu: KUBEBUILDER_ASSETS names {tmp_path}, which has no executable" in capsys.readouterr().err
