@@ -25,6 +25,7 @@ SETTLE_SECONDS = 90.0
 """From the start of the stack until every pool is served and the last sync has said so."""
 RENEWAL_SECONDS = 60.0
 """In which every renewal that is due takes place."""
+_ACTIVITY_STARTED = EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED
 _RENEWED = EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW
 
 
@@ -133,11 +134,11 @@ async def _events(client: Client, kind: str) -> list[tuple[datetime, int]]:
     events: list[tuple[datetime, int]] = []
     async for execution in client.list_workflows(f"WorkflowType = '{kind}'"):
         handle = client.get_workflow_handle(execution.id, run_id=execution.run_id)
-        written = datetime.min.replace(tzinfo=UTC)
-        async for event in handle.fetch_history_events():
+        history = [event async for event in handle.fetch_history_events()]
+        for event, following in zip(history, [*history[1:], history[-1]], strict=True):
             # The start of an activity is written with its end, dated back.
-            written = max(written, event.event_time.ToDatetime(UTC))
-            events.append((written, event.event_type))
+            dated_by = following if event.event_type == _ACTIVITY_STARTED else event
+            events.append((dated_by.event_time.ToDatetime(UTC), event.event_type))
     return events
 
 
