@@ -15,7 +15,13 @@ from activities.failures import as_application_error
 from activities.heartbeats import beating, pause
 from activities.providers.base import ProviderSource
 from activities.renewals import Renewals, SwitchSight
-from activities.signatures import InstallationReading, RegionRequest, WatchRegionRequest
+from activities.signatures import (
+    InstallationReading,
+    LeftoversReading,
+    LeftoversRequest,
+    RegionRequest,
+    WatchRegionRequest,
+)
 from activities.telemetry import metrics
 from domain.contracts.errors import ProviderError
 from domain.contracts.facts import OwnedMachine, RegionHealth, RegionObservation, RegionState
@@ -36,6 +42,7 @@ OBSERVED: Final = "observed"
 REGION_STATE: Final = "region_state"
 MAX_MACHINES: Final = 3000
 MAX_RETAINED: Final = 100
+MAX_LEFTOVERS: Final = 100
 
 _STALE_AFTER_FAILURES: Final = 3
 """Failed polls after which what pools know is older than three intervals."""
@@ -88,6 +95,8 @@ class RegionActivities:
         self._pools = pools
         self._jitter = jitter
         self._sights: dict[str, RegionSight] = {}
+        self._left_since: dict[str, dict[str, datetime]] = {}
+        """Region to what has no machine there, and since when this process knows."""
 
     @activity.defn(name="cloud.watch_region")
     async def watch_region(self, request: WatchRegionRequest) -> None:
@@ -132,6 +141,36 @@ class RegionActivities:
             retained=_owned(request.region, retained)[:MAX_RETAINED],
             own_epoch=self._installation.epoch,
             highest_epoch=max((_epoch(i) for i in ours), default=0),
+        )
+
+    @activity.defn(name="cloud.sweep_leftovers")
+    def sweep_leftovers(self, request: LeftoversRequest) -> LeftoversReading:
+        """Release what survived machines of ours; what others made, and what is new, is only told.
+
+        New is what this process has not seen before for long enough: a cloud may make a disk before its
+        machine, and a person an address before it is attached.
+        """
+        as_of = datetime.now(UTC)
+        with as_application_error():
+            provider = self._providers.provider(request.region)
+            found = sorted(provider.leftovers({TAG_INSTALLATION: self._installation.id}), key=lambda f: f.id)
+            since = self._left_since.get(str(request.region), {})
+            since = {each.id: since.get(each.id, as_of) for each in found}
+            self._left_since[str(request.region)] = since
+            limit = as_of - timedelta(seconds=request.min_age_seconds)
+            ours = [each for each in found if each.ours]
+            ripe = [each for each in ours if since[each.id] <= limit][:MAX_LEFTOVERS]
+            provider.release(ripe)
+        if ripe:
+            activity.logger.info(
+                "Addresses and disks released",
+                extra={"region": str(request.region), "ids": [each.id for each in ripe]},
+            )
+        return LeftoversReading(
+            as_of=as_of,
+            released=tuple(ripe),
+            waiting=tuple(each for each in ours if each not in ripe)[:MAX_LEFTOVERS],
+            shown=tuple(each for each in found if not each.ours)[:MAX_LEFTOVERS],
         )
 
 

@@ -17,6 +17,7 @@ from domain.contracts.facts import (
     RegionObservation,
 )
 from domain.contracts.instances import Instance, LaunchAnswer, LaunchRequest, OfferQuery
+from domain.contracts.leftovers import Leftover
 from domain.contracts.model import AwareDatetime, Contract
 from domain.contracts.offers import Offer, RegionKey
 from domain.contracts.pools import OrphanPolicy
@@ -90,6 +91,26 @@ class RegionRequest(Contract):
     """One region."""
 
     region: RegionKey
+
+
+class LeftoversRequest(Contract):
+    """One region whose addresses and disks without a machine are looked through."""
+
+    region: RegionKey
+    min_age_seconds: float = 660
+    """What was seen without a machine for less long may be about to get one."""
+
+
+class LeftoversReading(Contract):
+    """What survived machines; at most 100 of each kind of answer, by id."""
+
+    as_of: AwareDatetime
+    released: tuple[Leftover, ...] = ()
+    """Ours, and given up by this call."""
+    waiting: tuple[Leftover, ...] = ()
+    """Ours, but seen for the first time lately."""
+    shown: tuple[Leftover, ...] = ()
+    """Of others: told, never touched."""
 
 
 class AskOwnersRequest(Contract):
@@ -230,6 +251,12 @@ async def watch_region(request: WatchRegionRequest) -> None:
 @activity.defn(name="cloud.list_installation")
 def list_installation(request: RegionRequest) -> InstallationReading:
     """Every machine of this installation in one region."""
+    ...
+
+
+@activity.defn(name="cloud.sweep_leftovers")
+def sweep_leftovers(request: LeftoversRequest) -> LeftoversReading:
+    """Release addresses and disks that survived machines of this installation, and tell of others."""
     ...
 
 

@@ -158,6 +158,7 @@ def _cloud_worker(settings: Settings, client: Client, hands: Hands, region: Regi
         hands.instances.list_pool,
         hands.market.list_offers,
         hands.regions.list_installation,
+        hands.regions.sweep_leftovers,
     ]
     return Worker(
         client,

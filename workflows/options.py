@@ -119,6 +119,17 @@ def list_installation(region: RegionKey) -> ActivityOptions:
     )
 
 
+def sweep_leftovers(region: RegionKey) -> ActivityOptions:
+    """Release what survived machines, for a sweep: up to 100 calls, which are safe to repeat."""
+    return ActivityOptions(
+        task_queue=cloud_queue(region),
+        start_to_close_timeout=timedelta(minutes=5),
+        schedule_to_close_timeout=timedelta(minutes=10),
+        retry_policy=_CLOUD_RETRY,
+        priority=Priority(priority_key=SWEEP),
+    )
+
+
 def _reading(queue: str, *, within: timedelta) -> ActivityOptions:
     return ActivityOptions(
         task_queue=queue,

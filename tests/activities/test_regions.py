@@ -1,4 +1,5 @@
 import asyncio
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Self
@@ -7,10 +8,11 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from activities.regions import RegionActivities, RegionSight, probe_delay
-from activities.signatures import RegionRequest, WatchRegionRequest
+from activities.signatures import LeftoversRequest, RegionRequest, WatchRegionRequest
 from domain.contracts.errors import ErrorCode
 from domain.contracts.installation import Installation
 from domain.contracts.instances import InstanceState
+from domain.contracts.leftovers import Leftover, LeftoverKind
 from domain.contracts.names import TAG_EPOCH, TAG_INSTALLATION, TAG_RETAINED
 from domain.contracts.settings import SyncSettings
 from tests.activities.builders import a_fault, an_attempt
@@ -237,3 +239,27 @@ def test_list_installation_shows_retained_machines_apart(cloud: FakeProvider) ->
     hands = RegionActivities(FakeClouds(cloud), Installation(id="inst-1"), FakePools())
     reading = an_attempt().run(hands.list_installation, RegionRequest(region=REGION))
     assert (len(reading.machines), len(reading.retained)) == (0, 1)
+
+
+def a_leftover(name: str, **tags: str) -> Leftover:
+    return Leftover(region=REGION, kind=LeftoverKind.ADDRESS, id=name, ours=False, tags=tags)
+
+
+def test_p12_leftovers_of_ours_are_released_once_they_were_seen_for_long_enough(cloud: FakeProvider) -> None:
+    cloud.left = [a_leftover("eip-2", **{TAG_INSTALLATION: "inst-1"}), a_leftover("eip-1", team="other")]
+    hands = RegionActivities(FakeClouds(cloud), Installation(id="inst-1"), FakePools())
+    request = LeftoversRequest(region=REGION, min_age_seconds=0.02)
+
+    def sweep(asked: LeftoversRequest) -> tuple[list[str], list[str], list[str]]:
+        reading = an_attempt().run(hands.sweep_leftovers, asked)
+        groups = (reading.released, reading.waiting, reading.shown)
+        released, waiting, shown = ([each.id for each in group] for group in groups)
+        return released, waiting, shown
+
+    assert sweep(LeftoversRequest(region=REGION)) == ([], ["eip-2"], ["eip-1"])
+    assert sweep(LeftoversRequest(region=REGION)) == ([], ["eip-2"], ["eip-1"])
+    time.sleep(0.03)
+    assert sweep(request) == (["eip-2"], [], ["eip-1"])
+    assert [each.id for each in cloud.left] == ["eip-1"]
+    cloud.left.append(a_leftover("eip-2", **{TAG_INSTALLATION: "inst-1"}))
+    assert sweep(LeftoversRequest(region=REGION)) == ([], ["eip-2"], ["eip-1"]), "the same id, but anew"

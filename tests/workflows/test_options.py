@@ -15,6 +15,7 @@ OF_REGION: dict[str, Callable[[], ActivityOptions]] = {
     "list_pool": lambda: options.list_pool(REGION),
     "list_offers": lambda: options.list_offers(REGION),
     "list_installation": lambda: options.list_installation(REGION),
+    "sweep_leftovers": lambda: options.sweep_leftovers(REGION),
     "terminate_instances": lambda: options.terminate_instances(REGION),
     "retain_instances": lambda: options.retain_instances(REGION),
     "drain_node": lambda: options.drain_node(REGION, timedelta(minutes=2)),
