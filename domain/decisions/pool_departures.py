@@ -120,6 +120,23 @@ def fail_launch(draft: Draft, machine: Machine, reason: str, limit_seconds: int)
 # From the decision to leave to the end -------------------------------------------------------------
 
 
+def plan_replacements(draft: Draft) -> None:
+    """Create-first replacement: an old machine is free to go once the new one is ready, or none can come."""
+    for machine in draft.live():
+        if machine.wait_for_replacement and not _must_wait(draft, machine):
+            draft.set_machine(machine.token, wait_for_replacement=False)
+
+
+def _must_wait(draft: Draft, machine: Machine) -> bool:
+    slot = draft.slot(machine.slot)
+    if slot is None:
+        return False
+    successor = draft.occupant(slot)
+    if successor is None:
+        return not _is_full_for_good(draft)
+    return successor.phase is not MachinePhase.READY
+
+
 def plan_departures(draft: Draft) -> None:
     """Drain, end, look, and clean up behind machines that leave."""
     ends: dict[str, list[Machine]] = {}
@@ -132,7 +149,7 @@ def plan_departures(draft: Draft) -> None:
             draft.order(CancelLaunch(token=machine.token))
         if machine.in_flight or not machine.instance_id or is_resting(draft, machine):
             continue
-        if _must_wait(draft, machine):
+        if machine.wait_for_replacement:
             continue
         if wants_drain(draft, machine):
             _drain(draft, machine)
@@ -147,20 +164,6 @@ def plan_departures(draft: Draft) -> None:
 def is_resting(draft: Draft, machine: Machine) -> bool:
     """Whether an effect on the machine failed for good a moment ago and is not tried again yet."""
     return machine.retry_at is not None and machine.retry_at > draft.now
-
-
-def _must_wait(draft: Draft, machine: Machine) -> bool:
-    """Create-first replacement: the old machine stays until the new one is ready."""
-    if not machine.wait_for_replacement:
-        return False
-    slot = draft.slot(machine.slot)
-    successor = draft.occupant(slot) if slot is not None else None
-    if slot is not None and successor is None and not _is_full_for_good(draft):
-        return True
-    if successor is not None and successor.phase is not MachinePhase.READY:
-        return True
-    draft.set_machine(machine.token, wait_for_replacement=False)
-    return False
 
 
 def _is_full_for_good(draft: Draft) -> bool:

@@ -19,6 +19,7 @@ from domain.decisions.pool_departures import (
     come_up_deadline,
     is_resting,
     plan_departures,
+    plan_replacements,
     plan_settling,
     plan_timeouts,
     regions_to_end,
@@ -86,6 +87,7 @@ def conclude(draft: Draft) -> Judgement:
     fill_from_surplus(draft)
     plan_timeouts(draft)
     plan_level(draft)
+    plan_replacements(draft)
     _plan_reads(draft)
     plan_departures(draft)
     plan_purchases(draft)

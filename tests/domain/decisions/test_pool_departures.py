@@ -7,6 +7,7 @@ from domain.contracts.commands import Describe, Drain, Terminate
 from domain.contracts.facts import DrainResult, RegionObservation
 from domain.contracts.outcomes import DescribeFailed, Drained, NodesDeleted, TellFailed, Told
 from domain.contracts.pool_state import DrainState, LeaveReason, Machine, MachinePhase
+from domain.contracts.pools import PauseScope
 from domain.decisions import pool_interventions as people
 from domain.decisions.pool_judgement import judge
 from tests.domain.decisions.builders import NOON
@@ -190,6 +191,16 @@ def test_replacement_does_not_wait_for_ever_when_the_ceiling_comes_down() -> Non
     world.run_until(lambda: not old.is_alive(world.t), 300)
     world.clouds.stock.clear()
     up(world, 2)
+
+
+def test_replacing_a_machine_above_the_level_ends_it_after_a_reading_of_its_region() -> None:
+    world = a_pool(2, maxInstances=3)
+    world.order(people.pause, PauseScope.DISRUPTIONS)
+    world.edit(min_instances=1)
+    world.run(600)
+    old = world.living[0]
+    world.order(people.replace_instance, old.id)
+    world.run_until(lambda: not old.is_alive(world.t), 120)
 
 
 def test_old_machine_goes_when_its_slot_is_not_wanted_any_more() -> None:

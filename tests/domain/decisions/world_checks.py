@@ -148,13 +148,13 @@ class WorldChecks:
         return {s.id for s in self._world.state.slots if s.token}
 
     def _noticed(self) -> set[str]:
-        """Slots of living machines whose notice the pool has heard."""
-        heard = {
-            m.instance_id
+        """Slots of living machines whose notice the pool has heard; a machine taken over has another tag."""
+        alive = {m.id for m in self._world.living}
+        return {
+            m.slot
             for m in self._world.state.machines.values()
-            if m.notice_at is not None and m.leave is LeaveReason.INTERRUPTED
+            if m.notice_at is not None and m.leave is LeaveReason.INTERRUPTED and m.instance_id in alive
         }
-        return {m.request.tags[TAG_SLOT] for m in self._world.living if m.id in heard} if heard else set()
 
     def _slots_match_machines(self, state: PoolCarry) -> None:
         filled = [s.token for s in state.slots if s.token]
