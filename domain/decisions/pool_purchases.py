@@ -12,6 +12,7 @@ from domain.contracts.pool_state import LeaveReason, Machine, MachinePhase, Mark
 from domain.contracts.pools import BudgetAction, PauseScope
 from domain.contracts.strategies import StrategySpec
 from domain.decisions.costs import hourly_sum
+from domain.decisions.eligibility import eligible_types
 from domain.decisions.fallback import next_offer
 from domain.decisions.launch_requests import launch_request
 from domain.decisions.pool_costs import month_cost
@@ -162,8 +163,23 @@ def _reads_pending(draft: Draft) -> bool:
 def _why_no_region(draft: Draft) -> str:
     found = candidates(draft)
     if not found:
-        return f"{NO_REGION}: none of the spec's is served and has a node class, an image and a subnet"
+        return f"{NO_REGION}: {_why_no_candidate(draft)}"
     return f"{NO_REGION}: " + ", ".join(f"{c.region} {_region_state(draft, c.region)}" for c in found)
+
+
+def _why_no_candidate(draft: Draft) -> str:
+    """The first thing that is missing on the way from the spec to a machine."""
+    spec, classes = draft.resolved.spec, draft.resolved.node_classes
+    enabled = [c.name for c in spec.providers if c.name in draft.settings.enabled_providers]
+    if not enabled:
+        return "none of the spec's providers is enabled in this operator"
+    with_class = [name for name in enabled if name in classes]
+    if not with_class:
+        return f"no node class for {', '.join(enabled)}"
+    if not any(eligible_types(spec, name, classes[name].spec) for name in with_class):
+        wanted = ", ".join(spec.gpu_types)
+        return f"no instance type of {', '.join(with_class)} has the wanted GPUs ({wanted})"
+    return "none of the spec's regions is served and has an image and a subnet"
 
 
 def _region_state(draft: Draft, key: RegionKey) -> str:

@@ -116,7 +116,7 @@ def test_pool_says_that_no_region_is_left_when_nothing_is_served() -> None:
     world = PoolWorld(a_resolved(), a_setting(served_regions=()))
     world.run(10)
     assert world.clouds.creates == []
-    assert "none of the spec's is served" in world.message("ScaleUpFailed")
+    assert "none of the spec's regions is served" in world.message("ScaleUpFailed")
     assert world.condition("ProviderUnavailable") == ("True", "NotServed")
 
 
@@ -396,3 +396,10 @@ def test_launch_request_carries_everything_but_a_secret() -> None:
     assert request.max_price_per_hour == Decimal("8.0")
     assert request.join_secret == "cluster-join"
     assert "{{ join.token }}" in request.user_data_template, "filled in where the call is made"
+
+
+def test_pool_says_that_no_instance_type_has_the_wanted_gpus() -> None:
+    world = PoolWorld(a_resolved(gpuTypes=["H9000-40G"]))
+    world.run(60)
+    assert "no instance type of" in world.message("ScaleUpFailed")
+    assert "(H9000-40G)" in world.message("ScaleUpFailed")
