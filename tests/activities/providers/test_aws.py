@@ -494,6 +494,7 @@ def test_a_poll_is_two_calls_and_one_without_living_spot_machines(world: World) 
     before = world.calls()
     adapter.list_tagged({TAG_POOL: "pool-1"})
     assert world.calls() == before + 2
+    world.cloud.ledger.settings.end_seconds = 60
     adapter.terminate([bought])
     before = world.calls()
     (ended,) = adapter.list_tagged({TAG_POOL: "pool-1"})
@@ -521,6 +522,7 @@ def test_a_machine_under_notice_is_interrupting_and_then_ended_by_the_cloud(worl
         first: (InstanceState.INTERRUPTING, "marked-for-termination"),
         second: (InstanceState.RUNNING, ""),
     }
+    world.cloud.ledger.settings.end_seconds = 60
     world.cloud.ledger.reclaim(first, notice_seconds=None)
     (ended,) = adapter.describe([first])
     assert (ended.state, ended.reason) == (InstanceState.TERMINATED, "Server.SpotInstanceTermination")
