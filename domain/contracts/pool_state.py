@@ -254,6 +254,8 @@ class PoolCarry(Contract):
     interruptions_total: int = 0
     launches_total: int = 0
     adopted_machines: tuple[str, ...] = ()
+    known_since: AwareDatetime | None = None
+    """When this chain began to look for the machines that the status names."""
     known_found: bool = False
-    """Every region was read once, so that no machine of a former chain can still turn up unexpectedly."""
+    """No machine of a former chain can still turn up unexpectedly: all were met, or every region was read."""
     inbox: tuple[InboxItem, ...] = ()

@@ -6,7 +6,7 @@ from domain.contracts.offers import RegionKey
 from domain.contracts.pool_state import Deletion, DrainState, LeaveReason, MachinePhase, Market
 from domain.decisions.pool_departures import wants_drain
 from domain.decisions.pool_draft import Draft, seconds
-from domain.decisions.pool_regions import is_served, regions_of_pool
+from domain.decisions.pool_regions import is_served, missing_machines, regions_of_pool, regions_to_meet
 from domain.decisions.pool_regions import regions_of_spec as regions_of_spec
 from domain.decisions.pool_strays import dark_strays
 
@@ -74,7 +74,7 @@ def regions_to_search(draft: Draft) -> tuple[RegionKey, ...]:
     deletion = draft.state.deletion
     if deletion is None or not ever_bought(draft) or STAGE_TERMINATE in deletion.forced:
         return ()
-    missing: dict[str, RegionKey] = {}
+    missing: dict[str, RegionKey] = {str(region): region for region in regions_to_meet(draft)}
     for region in regions_of_pool(draft):
         as_of = draft.region(region).as_of
         if as_of is None or as_of < deletion.started_at:
@@ -117,7 +117,7 @@ def _stage(draft: Draft) -> str:
     live = draft.live()
     if any(m.in_flight == "drain" or wants_drain(draft, m) for m in live):
         return STAGE_DRAIN
-    if live or regions_to_search(draft):
+    if live or regions_to_search(draft) or _missing(draft):
         return STAGE_TERMINATE
     forced = draft.state.deletion is not None and STAGE_NODES in draft.state.deletion.forced
     nodes_left = bool(draft.machines or dark_strays(draft)) and not forced
@@ -130,6 +130,13 @@ def _trouble(draft: Draft, region: RegionKey) -> str:
         return f"{region} is not served by this operator"
     reason = draft.region(region).reason
     return "" if draft.is_fresh(region) or not reason else f"{region}: {reason}"
+
+
+def _missing(draft: Draft) -> int:
+    """Machines of a former chain that may still turn up, unless a human forced the end."""
+    deletion = draft.state.deletion
+    forced = deletion is not None and STAGE_TERMINATE in deletion.forced
+    return 0 if forced else missing_machines(draft)
 
 
 def waits_for(draft: Draft) -> str:
@@ -147,6 +154,8 @@ def waits_for(draft: Draft) -> str:
     missing = regions_to_search(draft)
     if missing:
         return "a reading of " + ", ".join(str(region) for region in missing)
+    if _missing(draft):
+        return f"{_missing(draft)} machines that the status named and no region has shown yet"
     nodes = len(draft.machines) + len(dark_strays(draft))
     if nodes:
         return f"the removal of {nodes} Nodes"

@@ -33,8 +33,8 @@ from domain.decisions.pool_purchases import SLOW_REGION_SECONDS, launches_barred
 from domain.decisions.pool_regions import (
     candidates,
     is_served,
-    missing_machines,
-    regions_of_pool,
+    known_certain_from,
+    regions_to_meet,
     settle_known,
 )
 from domain.decisions.pool_shown import plan_shown, shown_deadline
@@ -128,9 +128,8 @@ def _regions_wanted(draft: Draft) -> tuple[RegionKey, ...]:
         *(region for region in regions_to_end(draft) if not draft.is_fresh(region)),
         *regions_to_search(draft),
         *regions_to_witness(draft),
+        *regions_to_meet(draft),
     ]
-    if missing_machines(draft):
-        wanted.extend(r for r in regions_of_pool(draft) if draft.region(r).as_of is None)
     by_name = {str(region): region for region in wanted if is_served(draft, region)}
     return tuple(by_name[name] for name in sorted(by_name))
 
@@ -177,8 +176,10 @@ def _moments(draft: Draft) -> Iterator[datetime | None]:
     yield certain_from(draft)
     if state.zone_losses:
         yield state.zone_losses[0].at + LOSS_MEMORY
+    yield known_certain_from(draft)
+    for region in _regions_wanted(draft):
+        yield draft.region(region).retry_at
     for view in state.regions.values():
-        yield view.retry_at
         if view.reading and view.reading_since is not None:
             yield view.reading_since + seconds(SLOW_REGION_SECONDS)
     if state.market.waiting_for and state.market.started_at is not None:

@@ -1,5 +1,6 @@
 """Where a pool may buy, and where it may have machines."""
 
+from datetime import datetime
 from functools import lru_cache
 
 from typing_extensions import override
@@ -11,7 +12,7 @@ from domain.contracts.resolved import ResolvedPool
 from domain.contracts.settings import PoolSettings
 from domain.decisions.eligibility import eligible_types, overridden_types
 from domain.decisions.launch_requests import subnets_of
-from domain.decisions.pool_draft import Draft
+from domain.decisions.pool_draft import Draft, seconds
 
 
 class Candidate(Contract):
@@ -155,8 +156,8 @@ def is_usable(draft: Draft, region: RegionKey) -> bool:
 def missing_machines(draft: Draft) -> int:
     """How many machines of a former chain, named by the status, no region has shown yet.
 
-    They count like machines until every region was read once: else a chain that starts while a region is out
-    of reach would buy all of its machines a second time.
+    They count like machines until it is certain that they are gone: else a chain that starts while a region
+    is out of reach, or a machine too young to be listed, would buy a second time what is there.
     """
     if draft.state.known_found or not draft.resolved.known_machines:
         return 0
@@ -165,9 +166,33 @@ def missing_machines(draft: Draft) -> int:
 
 
 def settle_known(draft: Draft) -> None:
-    """Stop to expect machines of a former chain once all were met, or every region was read."""
+    """Stop to expect machines of a former chain once all were met, or every region was read without them."""
     if draft.state.known_found or not draft.resolved.known_machines:
         return
-    all_read = all(draft.region(region).as_of is not None for region in regions_of_pool(draft))
+    if draft.state.known_since is None:
+        draft.update(known_since=draft.now)
+    certain = known_certain_from(draft)
+    views = [draft.region(region) for region in regions_of_pool(draft)]
+    all_read = all(v.as_of is not None and certain is not None and v.as_of >= certain for v in views)
     if all_read or not missing_machines(draft):
         draft.update(known_found=True)
+
+
+def known_certain_from(draft: Draft) -> datetime | None:
+    """From when on a reading without them tells that machines of a former chain are gone; None if settled.
+
+    The youngest of them may have been made a moment before this chain began.
+    """
+    since = draft.state.known_since
+    if draft.state.known_found or since is None:
+        return None
+    return since + seconds(draft.settings.newborn_seconds)
+
+
+def regions_to_meet(draft: Draft) -> tuple[RegionKey, ...]:
+    """Regions to be read for machines of a former chain: at once, and again when their absence counts."""
+    certain = known_certain_from(draft)
+    if certain is None or not missing_machines(draft):
+        return ()
+    views = [draft.region(region) for region in regions_of_pool(draft)]
+    return tuple(view.region for view in views if view.as_of is None or view.as_of < certain <= draft.now)

@@ -18,6 +18,7 @@ from domain.decisions.pool_draft import Draft
 from domain.decisions.pool_interventions import QUARANTINED
 from domain.decisions.pool_levels import desired_instances, slots_missing, waits_above_level
 from domain.decisions.pool_purchases import buyable, launches_barred, strategy_of
+from domain.decisions.pool_regions import missing_machines
 from domain.decisions.pool_strays import dark_strays
 
 _MAX_ZONES = 50
@@ -157,7 +158,8 @@ def waiting_for(draft: Draft) -> str:
     if draft.state.deletion is not None:
         return waits_for(draft)
     parts = [_launch_waits(draft), waits_above_level(draft), *_machine_waits(draft)]
-    strays = len(dark_strays(draft))
+    missing, strays = missing_machines(draft), len(dark_strays(draft))
+    parts.append(f"{missing} machines that the status named and no region has shown yet" if missing else "")
     parts.append(f"{strays} Nodes without a machine to be removed" if strays else "")
     return "; ".join(part for part in parts if part) or "nothing"
 

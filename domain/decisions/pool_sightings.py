@@ -28,7 +28,9 @@ def absorb_observation(draft: Draft, fact: RegionObservation) -> None:
         draft.set_region(fact.region, reading=False)
         return
     was_usable = is_usable(draft, fact.region)
-    draft.set_region(fact.region, as_of=fact.as_of, reading=False, retry_at=None)
+    # Our next reading keeps a distance, so that a clock that is behind ours is not asked without a pause.
+    pause = draft.now + seconds(draft.settings.confirm_absence_seconds) if view.reading else None
+    draft.set_region(fact.region, as_of=fact.as_of, reading=False, retry_at=pause)
     if view.health is not RegionHealth.OK and _is_news(view, fact.as_of):
         draft.set_region(fact.region, health=RegionHealth.OK, reason="", health_as_of=fact.as_of)
     _end_wait_for_region(draft, fact.region, was_usable=was_usable)

@@ -8,7 +8,7 @@ import heapq
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from domain.contracts.announcements import Announcement
@@ -107,6 +107,8 @@ class PoolWorld:
         self.finalizer_removed = False
         self.carries_json = False
         """Whether the memory goes through JSON before each judgement, as at a continue-as-new."""
+        self.clocks_behind = 0.0
+        """Seconds by which the clocks of clouds' and cluster's readers are behind the pool's own."""
         self.judgements = 0
         self.reports_every = 1
         """Judgements between two reports."""
@@ -125,6 +127,10 @@ class PoolWorld:
         """Let something happen at a time, at once when it is past."""
         self._count += 1
         heapq.heappush(self._queue, (max(t, self.t), self._count, happening))
+
+    def stamp(self) -> datetime:
+        """When a reading is taken now, by the clock of who takes it."""
+        return at(self.t - self.clocks_behind)
 
     def after(self, seconds: float, happening: Callable[[], None]) -> None:
         self.at(self.t + seconds, happening)

@@ -9,6 +9,7 @@ import pytest
 from domain.contracts.facts import NodeFact, NodesSeen, RegionHealth, RegionObservation, RegionState
 from domain.contracts.instances import InstanceState, LaunchRequest
 from domain.contracts.pool_state import LeaveReason, Machine, MachinePhase
+from domain.contracts.pools import ScaleStrategy
 from domain.contracts.status import InstanceStatus
 from domain.decisions import pool_interventions as people
 from tests.domain.decisions.pool_inputs import GUANGZHOU, a_resolved, a_setting, in_one_region
@@ -462,6 +463,51 @@ def test_new_chain_buys_nothing_in_place_of_machines_in_a_region_that_it_cannot_
     world.clouds.down.clear()
     up(world, 2)
     assert len(world.clouds.creates) == before
+
+
+def test_new_chain_gives_a_machine_that_is_too_young_to_be_listed_the_time_to_show_up() -> None:
+    world = up(a_world())
+    world.edit(min_instances=2, scale_strategy=ScaleStrategy(cooldown_seconds=0))
+    world.run_until(lambda: world.status.current_instances == 2)
+    young = world.living[-1]
+    young.listed_from = world.t + 40
+    world.restart_chain("badc0de1")
+    up(world, 2)
+    assert len(world.clouds.creates) == 2
+    assert young in world.living
+
+
+def test_new_chain_replaces_a_machine_that_the_status_named_and_no_region_shows() -> None:
+    world = up(a_world())
+    world.living[0].ends_at = world.t
+    world.restart_chain("badc0de1")
+    world.run(30)
+    assert world.now_waits_for == "1 machines that the status named and no region has shown yet"
+    took = world.run_until(lambda: len(world.clouds.creates) == 2, 120)
+    assert 20 <= took <= 60
+    up(world)
+
+
+@pytest.mark.parametrize("behind", [20, -20])
+def test_readers_whose_clocks_differ_from_the_pools_do_no_harm(behind: float) -> None:
+    world = a_world()
+    world.clocks_behind = behind
+    up(world)
+    world.vanish(world.living[0])
+    world.run_until(lambda: len(world.clouds.creates) == 2, 120)
+    up(world)
+    world.delete()
+    world.run_until(lambda: world.finalizer_removed, 600)
+
+
+def test_readers_whose_clocks_are_far_behind_are_not_asked_without_a_pause() -> None:
+    world = a_world()
+    world.clocks_behind = 300
+    world.run(600)
+    reads = [c for c in world.checks.ordered if c.kind == "read-region"]
+    assert len(reads) <= 600 / 5 + 1
+    assert world.clouds.creates == [], "nothing is bought on old facts"
+    assert "was not read lately" in world.message("ScaleUpFailed")
 
 
 def test_new_chain_ends_what_is_above_the_level_by_steps_not_at_once() -> None:

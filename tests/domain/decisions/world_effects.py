@@ -180,7 +180,7 @@ class WorldEffects:
             found = tuple(
                 i for i in world.clouds.listed(command.region, world.t) if i.tags["spotgpu-launch"] == token
             )
-            self._later(ends, o.LaunchLooked(token=token, as_of=at(world.t), instances=found))
+            self._later(ends, o.LaunchLooked(token=token, as_of=world.stamp(), instances=found))
 
         world.after(world.between(0.1, 1), look)
 
@@ -203,7 +203,7 @@ class WorldEffects:
                 )
                 return
             seen = tuple(world.clouds.listed(region, world.t))
-            self._later(ends, RegionObservation(region=region, as_of=at(world.t), instances=seen))
+            self._later(ends, RegionObservation(region=region, as_of=world.stamp(), instances=seen))
 
         world.after(world.between(0.05, 0.5), read)
 
@@ -214,7 +214,7 @@ class WorldEffects:
             self._later(ends, o.NodesReadFailed(error="Unavailable"))
             return
         facts = tuple(node.fact() for _, node in sorted(world.nodes.items()))
-        self._later(ends, NodesSeen(as_of=at(world.t), nodes=facts, complete=True))
+        self._later(ends, NodesSeen(as_of=world.stamp(), nodes=facts, complete=True))
 
     def _read_offers(self, command: c.ReadOffers) -> None:
         world, region = self._world, command.region
@@ -235,7 +235,7 @@ class WorldEffects:
                 self._later(ends, o.DescribeFailed(region=region, asked=ids, error="Unavailable"))
                 return
             seen = tuple(world.clouds.described(ids, world.t))
-            self._later(ends, o.Described(region=region, asked=ids, as_of=at(world.t), instances=seen))
+            self._later(ends, o.Described(region=region, asked=ids, as_of=world.stamp(), instances=seen))
 
         world.after(world.between(0.05, 0.5), look)
 

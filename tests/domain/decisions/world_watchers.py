@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from domain.contracts.facts import NodeFact, NodesSeen, RegionHealth, RegionObservation, RegionState
 from domain.contracts.offers import RegionKey
-from tests.domain.decisions.world_cloud import REGIONS, CloudMachine, ClusterNode, at
+from tests.domain.decisions.world_cloud import REGIONS, CloudMachine, ClusterNode
 
 if TYPE_CHECKING:
     from tests.domain.decisions.pool_world import PoolWorld
@@ -44,7 +44,7 @@ class WorldWatchers:
         if self._told.get(str(region)) == digest:
             return
         self._told[str(region)] = digest
-        fact = RegionObservation(region=region, as_of=at(world.t), instances=seen)
+        fact = RegionObservation(region=region, as_of=world.stamp(), instances=seen)
         self._signal(fact)
         if world.chance(world.faults.duplicate_signal):
             self._signal(fact)
@@ -60,7 +60,7 @@ class WorldWatchers:
         health = RegionHealth.CIRCUIT_OPEN if failures >= _OPEN_AFTER else health
         if self._health.get(name, RegionHealth.OK) is not health:
             self._health[name] = health
-            fact = RegionState(region=region, as_of=at(self._world.t), health=health, reason="no answer")
+            fact = RegionState(region=region, as_of=self._world.stamp(), health=health, reason="no answer")
             self._signal(fact)
 
     # Nodes ----------------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ class WorldWatchers:
         world = self._world
         if self.bridge_down:
             return
-        seen = NodesSeen(as_of=at(world.t), nodes=(fact,))
+        seen = NodesSeen(as_of=world.stamp(), nodes=(fact,))
         world.after(world.between(0.1, 0.5), lambda: world.learn(seen))
 
     def tell_everything(self) -> None:
@@ -113,5 +113,5 @@ class WorldWatchers:
         world = self._world
         self._told.clear()
         facts = tuple(node.fact() for _, node in sorted(world.nodes.items()))
-        seen = NodesSeen(as_of=at(world.t), nodes=facts, complete=True)
+        seen = NodesSeen(as_of=world.stamp(), nodes=facts, complete=True)
         world.after(world.between(0.1, 0.5), lambda: world.learn(seen))
