@@ -28,7 +28,7 @@ def plan_deletion(draft: Draft) -> None:
             draft.leave(machine, LeaveReason.POOL_DELETED, "the pool is being deleted")
         elif machine.wait_for_replacement:
             draft.set_machine(machine.token, wait_for_replacement=False)
-    _apply_force(draft)
+    _apply_force(draft, draft.state.deletion)
 
 
 def _close_door(draft: Draft) -> None:
@@ -44,11 +44,8 @@ def _close_door(draft: Draft) -> None:
     draft.update(slots=())
 
 
-def _apply_force(draft: Draft) -> None:
+def _apply_force(draft: Draft, deletion: Deletion) -> None:
     """Stages that a human forced: what could not be confirmed is given up and said so."""
-    deletion = draft.state.deletion
-    if deletion is None:
-        return
     if STAGE_DRAIN in deletion.forced:
         for machine in draft.live():
             in_flight = "" if machine.in_flight == "drain" else machine.in_flight
@@ -142,7 +139,7 @@ def _missing(draft: Draft) -> int:
 def waits_for(draft: Draft) -> str:
     """What a deletion waits for, in one clause."""
     live = draft.live()
-    blocked = [b for m in live for b in m.blockers]
+    blocked = [b for m in live for b in m.blockers if m.drain is not DrainState.DONE]
     if blocked:
         return "; ".join(blocked[:3])
     if live:

@@ -267,7 +267,7 @@ def _look(draft: Draft) -> None:
         if machine.phase is MachinePhase.UNRESOLVED:
             draft.set_machine(machine.token, in_flight="find", next_check_at=None)
             draft.order(FindLaunch(token=machine.token, region=machine.offer.region_key))
-        elif machine.instance_id:
+        else:
             due.setdefault(str(machine.offer.region_key), []).append(machine)
     for machines in due.values():
         for batch in _batches(machines):

@@ -125,10 +125,8 @@ def _price(machine: Machine) -> float:
 
 
 def _close_slot(draft: Draft, slot: Slot) -> None:
-    machine = draft.occupant(slot)
     draft.drop_slot(slot.id)
-    if machine is not None:
-        draft.leave(machine, LeaveReason.SCALE_DOWN, "above the water level")
+    draft.leave(draft.state_of(slot.token), LeaveReason.SCALE_DOWN, "above the water level")
 
 
 def fill_from_surplus(draft: Draft) -> None:
