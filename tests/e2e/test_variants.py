@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 SEED, COUNT = 7, 520
 NAMESPACE = "variants"
-EVERY = 65
+EVERY = 130
 """After so many variants the healthy pool is told to change its level."""
 SERVED_SECONDS = 90
 CHANGED_SECONDS = 45
