@@ -246,6 +246,8 @@ class PoolCarry(Contract):
     deletion: Deletion | None = None
     strays: tuple[NodeFact, ...] = ()
     """Nodes that claim this pool but match no machine of it (yet); otherwise ignored and counted."""
+    strays_as_of: AwareDatetime | None = None
+    """Newest word of the cluster on them: an older one changes none that is known."""
     strays_dark_since: AwareDatetime | None = None
     """Since when at least one of them is not ready; None when all are."""
     burying: tuple[str, ...] = ()

@@ -133,7 +133,7 @@ def _missing(draft: Draft) -> int:
     """Machines of a former chain that may still turn up, unless a human forced the end."""
     deletion = draft.state.deletion
     forced = deletion is not None and STAGE_TERMINATE in deletion.forced
-    return 0 if forced else missing_machines(draft)
+    return 0 if forced else len(missing_machines(draft))
 
 
 def waits_for(draft: Draft) -> str:

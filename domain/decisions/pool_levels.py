@@ -48,7 +48,7 @@ def plan_level(draft: Draft) -> None:
 
 def slots_missing(draft: Draft, desired: int) -> int:
     """How many more places the level asks for; machines that may still turn up have theirs."""
-    return max(desired - len(draft.slots) - missing_machines(draft), 0)
+    return max(desired - len(draft.slots) - len(missing_machines(draft)), 0)
 
 
 def _raise_level(draft: Draft, desired: int, missing: int) -> None:

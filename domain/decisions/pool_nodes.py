@@ -18,19 +18,32 @@ _JOINED_PHASES = (MachinePhase.JOINED, MachinePhase.READY)
 def absorb_nodes(draft: Draft, fact: NodesSeen) -> None:
     """Fold in Nodes: changes only, or all of the pool's when the fact is complete."""
     by_instance = {m.instance_id: m.token for m in draft.live() if m.instance_id}
-    strays = {} if fact.complete else {node.provider_id: node for node in draft.state.strays}
     seen: set[str] = set()
+    strays: list[NodeFact] = []
     for node in fact.nodes:
-        strays.pop(node.provider_id, None)
         token = by_instance.get(instance_id_of(node.provider_id))
-        if token is not None:
+        if token is None:
+            strays.append(node)
+        else:
             seen.add(token)
             _node(draft, token, node, fact.as_of)
-        elif node.exists and node.provider_id:
-            strays[node.provider_id] = node
-    draft.update(strays=tuple(strays.values())[-_MAX_STRAYS:])
+    _keep_strays(draft, strays, fact)
     if fact.complete:
         _absent_nodes(draft, seen, fact.as_of)
+
+
+def _keep_strays(draft: Draft, nodes: list[NodeFact], fact: NodesSeen) -> None:
+    newest = draft.state.strays_as_of
+    is_late = newest is not None and fact.as_of < newest
+    known = {node.provider_id: node for node in draft.state.strays}
+    if not is_late:
+        mentioned = {node.provider_id for node in fact.nodes}
+        known = {} if fact.complete else {i: node for i, node in known.items() if i not in mentioned}
+    for node in nodes:
+        if node.exists and node.provider_id:
+            known.setdefault(node.provider_id, node)
+    strays = tuple(known.values())[-_MAX_STRAYS:]
+    draft.update(strays=strays, strays_as_of=newest if is_late else fact.as_of)
 
 
 def _absent_nodes(draft: Draft, seen: set[str], as_of: datetime) -> None:

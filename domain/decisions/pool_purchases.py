@@ -50,7 +50,8 @@ def room(draft: Draft) -> int:
     """
     noticed = noticed_slots(draft)
     replaced = sum(1 for slot in draft.slots if slot.id in noticed and slot.token)
-    return draft.resolved.spec.max_instances + replaced - len(draft.live()) - missing_machines(draft)
+    counted = len(draft.live()) + len(missing_machines(draft))
+    return draft.resolved.spec.max_instances + replaced - counted
 
 
 def noticed_slots(draft: Draft) -> frozenset[str]:

@@ -153,16 +153,16 @@ def is_usable(draft: Draft, region: RegionKey) -> bool:
     return draft.region(region).health is RegionHealth.OK and draft.is_fresh(region)
 
 
-def missing_machines(draft: Draft) -> int:
-    """How many machines of a former chain, named by the status, no region has shown yet.
+def missing_machines(draft: Draft) -> tuple[str, ...]:
+    """Ids of machines of a former chain, named by the status, that no region has shown yet.
 
     They count like machines until it is certain that they are gone: else a chain that starts while a region
     is out of reach, or a machine too young to be listed, would buy a second time what is there.
     """
     if draft.state.known_found or not draft.resolved.known_machines:
-        return 0
+        return ()
     met = {machine.instance_id for machine in draft.machines} | set(draft.state.adopted_machines)
-    return sum(1 for known in draft.resolved.known_machines if known not in met)
+    return tuple(known for known in draft.resolved.known_machines if known not in met)
 
 
 def settle_known(draft: Draft) -> None:

@@ -7,6 +7,7 @@ from domain.contracts.offers import CapacityType
 from domain.contracts.pool_state import Machine, MachinePhase, OfferHold
 from domain.contracts.status import (
     InstanceReport,
+    InstanceStatus,
     PoolStatus,
     WorkflowRef,
     ZoneReport,
@@ -21,6 +22,7 @@ from domain.decisions.pool_purchases import buyable, launches_barred, strategy_o
 from domain.decisions.pool_regions import missing_machines
 from domain.decisions.pool_strays import dark_strays
 
+_UNKNOWN = "unknown"
 _MAX_ZONES = 50
 
 
@@ -36,7 +38,7 @@ def report(draft: Draft, workflow: WorkflowRef) -> PoolStatus:
         ready_instances=sum(1 for m in existing if m.phase is MachinePhase.READY),
         on_demand_instances=sum(1 for m in existing if m.offer.capacity_type is CapacityType.ON_DEMAND),
         gpu_count=sum(m.offer.instance_type.gpu_count for m in existing),
-        instances=tuple(_instance(m) for m in draft.machines),
+        instances=(*(_instance(m) for m in draft.machines), *map(_unseen, missing_machines(draft))),
         interrupted_instances=draft.state.interrupted,
         interruptions_total=draft.state.interruptions_total,
         zones=_zones(draft),
@@ -83,6 +85,18 @@ def _instance(machine: Machine) -> InstanceReport:
         providerID=machine.provider_id,
         interrupt_notice_at=machine.notice_at,
         interrupt_deadline=machine.interrupt_deadline,
+    )
+
+
+def _unseen(instance_id: str) -> InstanceReport:
+    """A machine of a former chain that is still looked for: named, so that the next chain looks too."""
+    return InstanceReport(
+        id=instance_id,
+        provider=_UNKNOWN,
+        region=_UNKNOWN,
+        gpu_type=_UNKNOWN,
+        status=InstanceStatus.RUNNING,
+        phase="NotSeenYet",
     )
 
 
@@ -158,7 +172,7 @@ def waiting_for(draft: Draft) -> str:
     if draft.state.deletion is not None:
         return waits_for(draft)
     parts = [_launch_waits(draft), waits_above_level(draft), *_machine_waits(draft)]
-    missing, strays = missing_machines(draft), len(dark_strays(draft))
+    missing, strays = len(missing_machines(draft)), len(dark_strays(draft))
     parts.append(f"{missing} machines that the status named and no region has shown yet" if missing else "")
     parts.append(f"{strays} Nodes without a machine to be removed" if strays else "")
     return "; ".join(part for part in parts if part) or "nothing"

@@ -132,6 +132,10 @@ class PoolWorld:
         """When a reading is taken now, by the clock of who takes it."""
         return at(self.t - self.clocks_behind)
 
+    def stamp_of_list(self) -> datetime:
+        """Taken before the list, so that it is older than anything that happens meanwhile."""
+        return self.stamp() - timedelta(milliseconds=1)
+
     def after(self, seconds: float, happening: Callable[[], None]) -> None:
         self.at(self.t + seconds, happening)
 

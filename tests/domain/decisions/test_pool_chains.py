@@ -36,6 +36,19 @@ def test_new_chain_buys_nothing_in_place_of_machines_in_a_region_that_it_cannot_
     assert len(world.clouds.creates) == before
 
 
+def test_machine_that_a_new_chain_looks_for_stays_named_for_the_chain_after_it() -> None:
+    world = up(a_world())
+    lost = world.living[0].id
+    world.clouds.down = {str(GUANGZHOU)}
+    for chain in ("badc0de1", "badc0de2", "badc0de3"):
+        world.restart_chain(chain)
+        world.run(200)
+        assert [(i.id, i.phase) for i in world.status.instances] == [(lost, "NotSeenYet")]
+    world.clouds.down.clear()
+    up(world)
+    assert len(world.clouds.creates) == 1
+
+
 def test_new_chain_gives_a_machine_that_is_too_young_to_be_listed_the_time_to_show_up() -> None:
     world = up(a_world())
     world.edit(min_instances=2, scale_strategy=ScaleStrategy(cooldown_seconds=0))

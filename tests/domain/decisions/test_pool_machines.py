@@ -198,6 +198,20 @@ def test_pool_forgets_a_stray_node_that_went_away() -> None:
     assert world.state.strays == ()
 
 
+def test_pool_does_not_take_an_older_word_for_the_state_of_a_stray_node() -> None:
+    world = up(a_world())
+    stray = NodeFact(provider_id="qcloud:///100003/ins-gone", name="gone")
+    bright = stray.model_copy(update={"ready": True})
+    world.learn(seen(stray, t=world.t))
+    facts = tuple(node.fact() for node in world.nodes.values())
+    world.learn(seen(bright, *facts, t=world.t - 1, complete=True))
+    assert world.state.strays == (stray,)
+    world.learn(seen(bright, *facts, t=world.t, complete=True))
+    assert world.state.strays == (bright,)
+    world.learn(seen(*facts, t=world.t, complete=True))
+    assert world.state.strays == ()
+
+
 def test_pool_removes_a_dark_node_without_a_machine_only_after_its_regions_were_read() -> None:
     world = up(a_world())
     world.watchers.expect(world.living[0])

@@ -214,7 +214,7 @@ class WorldEffects:
             self._later(ends, o.NodesReadFailed(error="Unavailable"))
             return
         facts = tuple(node.fact() for _, node in sorted(world.nodes.items()))
-        self._later(ends, NodesSeen(as_of=world.stamp(), nodes=facts, complete=True))
+        self._later(ends, NodesSeen(as_of=world.stamp_of_list(), nodes=facts, complete=True))
 
     def _read_offers(self, command: c.ReadOffers) -> None:
         world, region = self._world, command.region

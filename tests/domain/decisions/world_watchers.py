@@ -113,5 +113,5 @@ class WorldWatchers:
         world = self._world
         self._told.clear()
         facts = tuple(node.fact() for _, node in sorted(world.nodes.items()))
-        seen = NodesSeen(as_of=world.stamp(), nodes=facts, complete=True)
+        seen = NodesSeen(as_of=world.stamp_of_list(), nodes=facts, complete=True)
         world.after(world.between(0.1, 0.5), lambda: world.learn(seen))
