@@ -183,7 +183,7 @@ def test_status_of_the_public_example_is_taken_and_shown(
 
 def test_explain_reads_as_the_docs_show_it(plane_with_crds: ControlPlane) -> None:
     shown = plane_with_crds.kubectl("explain", "gsp.spec.interruptStrategy")
-    compare("kubectl-explain-interrupt-strategy", shown)
+    compare("kubectl-explain-interrupt-strategy", lambda: shown)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)

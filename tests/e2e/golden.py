@@ -6,14 +6,17 @@
 from __future__ import annotations
 
 import base64
+import difflib
 import json
 import os
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 OUTPUTS = Path(__file__).resolve().parents[2] / "docs" / "outputs"
+_LOOK_SECONDS = 30
 WRITE = bool(os.environ.get("SPOTGPU_TEST_WRITE_OUTPUTS"))
 
 # What differs between two runs: who made the machine, where, when, and what it cost. In this order.
@@ -83,9 +86,18 @@ def steps_apart(text: str) -> list[str]:
     return sorted(steps)
 
 
-def compare(name: str, shown: str, reading: Callable[[str], list[str]] = masked) -> None:
-    """Fail unless the document reads the same as what is shown; write it first if that is asked for."""
+def compare(name: str, look: Callable[[], str], reading: Callable[[str], list[str]] = masked) -> None:
+    """Fail unless what is shown comes to read as the document; write the document first if that is asked for.
+
+    What a pool shows lags behind by its reporting interval, and more on a busy machine: look again for a while.
+    """
     path = OUTPUTS / f"{name}.txt"
     if WRITE:
-        path.write_text("\n".join(line.rstrip() for line in shown.strip().splitlines()) + "\n")
-    assert reading(shown) == reading(path.read_text())
+        path.write_text("\n".join(line.rstrip() for line in look().strip().splitlines()) + "\n")
+    wanted = reading(path.read_text())
+    deadline = time.monotonic() + _LOOK_SECONDS
+    seen = reading(look())
+    while seen != wanted and time.monotonic() < deadline:
+        time.sleep(1)
+        seen = reading(look())
+    assert seen == wanted, "\n".join(difflib.unified_diff(wanted, seen, path.name, "shown", lineterm=""))

@@ -48,33 +48,33 @@ def temporal(pool: WatchedPool, *arguments: str) -> str:
 
 @pytest.mark.usefixtures("stack")
 def test_get_reads_as_the_docs_show_it(pool: WatchedPool) -> None:
-    compare("kubectl-get-gsp", kubectl(pool, "get", "gsp"))
+    compare("kubectl-get-gsp", lambda: kubectl(pool, "get", "gsp"))
 
 
 @pytest.mark.usefixtures("stack")
 def test_describe_reads_as_the_docs_show_it(pool: WatchedPool) -> None:
-    compare("kubectl-describe-gsp", kubectl(pool, "describe", "gsp", pool.name), described)
+    compare("kubectl-describe-gsp", lambda: kubectl(pool, "describe", "gsp", pool.name), described)
 
 
 @pytest.mark.usefixtures("stack")
 def test_workflow_list_reads_as_the_docs_show_it(pool: WatchedPool) -> None:
     query = f'WorkflowType = "GPUSpotPool" AND PoolNamespace = "{pool.namespace}"'
-    compare("temporal-workflow-list", temporal(pool, "workflow", "list", "--query", query))
+    compare("temporal-workflow-list", lambda: temporal(pool, "workflow", "list", "--query", query))
 
 
 @pytest.mark.usefixtures("stack")
 def test_workflow_show_reads_as_the_docs_show_it(pool: WatchedPool) -> None:
-    shown = temporal(pool, "workflow", "show", "--workflow-id", pool.workflow_id)
-    compare("temporal-workflow-show", shown, steps_of)
+    show = ("workflow", "show", "--workflow-id", pool.workflow_id)
+    compare("temporal-workflow-show", lambda: temporal(pool, *show), steps_of)
 
 
 @pytest.mark.usefixtures("stack")
 def test_workflow_metadata_reads_as_the_docs_show_it(pool: WatchedPool) -> None:
-    shown = temporal(pool, "workflow", "metadata", "--workflow-id", pool.workflow_id)
-    compare("temporal-workflow-metadata", shown)
+    show = ("workflow", "metadata", "--workflow-id", pool.workflow_id)
+    compare("temporal-workflow-metadata", lambda: temporal(pool, *show))
 
 
 @pytest.mark.usefixtures("stack")
 def test_every_step_has_the_summary_that_the_docs_show(pool: WatchedPool) -> None:
-    history = temporal(pool, "workflow", "show", "--workflow-id", pool.workflow_id, "--output", "json")
-    compare("temporal-workflow-steps", steps_with_summaries(history), steps_apart)
+    show = ("workflow", "show", "--workflow-id", pool.workflow_id, "--output", "json")
+    compare("temporal-workflow-steps", lambda: steps_with_summaries(temporal(pool, *show)), steps_apart)
