@@ -89,7 +89,7 @@ def steps_apart(text: str) -> list[str]:
 def compare(name: str, look: Callable[[], str], reading: Callable[[str], list[str]] = masked) -> None:
     """Fail unless what is shown comes to read as the document; write the document first if that is asked for.
 
-    What a pool shows lags behind by its reporting interval, and more on a busy machine: look again for a while.
+    What a pool shows lags behind by its reporting interval, more on a busy machine: look again for a while.
     """
     path = OUTPUTS / f"{name}.txt"
     if WRITE:
