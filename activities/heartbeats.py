@@ -40,14 +40,14 @@ def beating_thread() -> Generator[None]:
 
 
 def _beat_until(ended: threading.Event, pause_seconds: float) -> None:
-    while True:
+    # The start counts as the first beat; a call that ends before the next one is due needs none, and its
+    # completion does not wait for the answer to one.
+    while not ended.wait(pause_seconds):
         try:
             activity.heartbeat()
         except (TimeoutError, RuntimeError):
             # The event loop is busy or going down. The server notices what matters: that beats are missing.
             activity.logger.warning("Heartbeat not delivered", exc_info=True)
-        if ended.wait(pause_seconds):
-            return
 
 
 @asynccontextmanager
