@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LEVELS = {
     "tests/activities/providers/": "wire",
     "tests/activities/cluster/test_kube.py": "wire",
+    "tests/sandbox/": "wire",
     "tests/replay/": "replay",
 }
 NEEDING_SERVERS = ("temporal", "cluster", "e2e")
