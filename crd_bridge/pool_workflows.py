@@ -308,3 +308,5 @@ async def _cancelled(task: asyncio.Future[Any]) -> None:
     if not task.done():
         task.cancel()
         await asyncio.wait({task})
+        # Looked at, or the log would complain of a failure that nobody saw.
+        _ = task.cancelled() or task.exception()

@@ -76,7 +76,9 @@ class Operator:
             time.sleep(_POLL_SECONDS)
 
     def is_ready(self, name: str) -> bool:
-        """Whether the process says now that it is ready."""
+        """Whether the process runs and says now that it is ready."""
+        if not self._processes.is_alive(name):
+            return False  # whoever answers at its port is another
         url = f"http://{HOST}:{self._config.health_ports[name]}/readyz"
         direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import socket
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import IO
 
 HOST = "127.0.0.1"
 
@@ -12,28 +17,50 @@ HOST = "127.0.0.1"
 # come back to after a kill is not taken by someone's connection meanwhile.
 _CANDIDATES = range(20000, 32000)
 _SHARES = 16
-"""Two sandboxes that start at the same moment look in different shares first: a port is only taken later."""
+"""Between a port's choice and its server's start anyone may take it: each process chooses from a share of
+its own, and never the same port twice."""
+
+_chosen: set[int] = set()
+_held: list[IO[str]] = []
 
 
 def pick_ports(count: int) -> list[int]:
-    """Choose ports on 127.0.0.1 that nobody listens on now, all different, in random order.
+    """Choose ports on 127.0.0.1 that nobody listens on now, in random order.
 
-    Those of this process's own share come first.
+    All different, from one another and from all that this process chose before. Those of the share that
+    this process holds come first.
 
     Raises:
         OSError: Fewer than ``count`` are free.
     """
-    chosen: list[int] = []
-    share = os.getpid() % _SHARES
     shuffled = random.sample(_CANDIDATES, len(_CANDIDATES))
-    for port in sorted(shuffled, key=lambda port: port % _SHARES != share):
-        if len(chosen) == count:
+    picked: list[int] = []
+    for port in sorted(shuffled, key=lambda port: port % _SHARES != _share()):
+        if len(picked) == count:
             break
-        if _is_free(port):
-            chosen.append(port)
-    if len(chosen) < count:
-        raise OSError(f"only {len(chosen)} of {count} ports are free on {HOST} between 20000 and 32000")
-    return chosen
+        if port not in _chosen and _is_free(port):
+            picked.append(port)
+    if len(picked) < count:
+        raise OSError(f"only {len(picked)} of {count} ports are free on {HOST} between 20000 and 32000")
+    _chosen.update(picked)
+    return picked
+
+
+@cache
+def _share() -> int:
+    """A share that no other process holds, kept until this one ends; any, when all are held."""
+    folder = Path(tempfile.gettempdir()) / f"spotgpu-ports-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    for share in range(_SHARES):
+        file = (folder / str(share)).open("w")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            continue
+        _held.append(file)
+        return share
+    return os.getpid() % _SHARES
 
 
 def _is_free(port: int) -> bool:

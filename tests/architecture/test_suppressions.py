@@ -29,7 +29,7 @@ def has_reason_before(comments: dict[int, str], line: int) -> bool:
 def test_every_suppression_names_its_rule_and_its_reason() -> None:
     bare: list[str] = []
     for path in repository_files():
-        if not path.endswith(".py"):
+        if not path.endswith(".py") or not SWITCHED_OFF.search(text_of(path)):
             continue
         comments = dict(comments_of(path))
         for line, comment in comments.items():

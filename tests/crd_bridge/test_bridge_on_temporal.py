@@ -1,6 +1,7 @@
 """The whole bridge between a cluster in memory and a real Temporal server with a stand-in pool workflow."""
 
 import asyncio
+import gc
 import itertools
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -22,7 +23,7 @@ from crd_bridge.intents import resolve
 from crd_bridge.keyed_tasks import Pace
 from crd_bridge.nodes import SkipReason
 from crd_bridge.parts import Parts
-from crd_bridge.pool_workflows import PoolWorkflows
+from crd_bridge.pool_workflows import DeliveryError, PoolWorkflows
 from domain.contracts.errors import ClusterError, ErrorCode
 from domain.contracts.names import FINALIZER
 from domain.contracts.resolved import ResolvedPool
@@ -182,6 +183,24 @@ async def test_bridge_starts_nothing_while_the_finalizer_cannot_be_added(world: 
         await world.served()
 
 
+def a_lost_pool(world: World) -> ResolvedPool:
+    """A pool without a resource."""
+    names = {"uid": "lost", "namespace": world.namespace, "name": "lost", "generation": 1}
+    return ResolvedPool.model_validate(names | {"spec": a_pool()["spec"]})
+
+
+async def test_answer_that_never_came_leaves_no_complaint_of_an_unseen_failure(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    workflows = PoolWorkflows(world.client, PoolSettings(), installation="here", answer_seconds=0.3)
+    lost = a_lost_pool(world)
+    with pytest.raises(DeliveryError, match=r"no answer within 0.3 s. Does a worker run\?"):
+        await workflows.apply(lost, edit="1")
+    gc.collect()
+    await asyncio.sleep(0)
+    assert [record for record in caplog.records if record.name == "asyncio"] == []
+
+
 async def test_bridge_starts_pools_without_a_worker_and_delivers_when_one_comes(world: World) -> None:
     for name in ("a", "b", "c"):
         await world.put(a_pool(name))
@@ -282,10 +301,7 @@ async def _is_listed(world: World) -> bool:
 async def test_p40_full_pass_heals_a_deletion_that_was_missed(world: World, worker: None) -> None:
     async with world.bridge(resync_interval=timedelta(seconds=0.3)):
         # A workflow that was started behind the bridge's back, for a resource that never was here.
-        lost = ResolvedPool.model_validate(
-            {"uid": "lost", "namespace": world.namespace, "name": "lost", "generation": 1}
-            | {"spec": a_pool()["spec"]}
-        )
+        lost = a_lost_pool(world)
         await PoolWorkflows(world.client, PoolSettings(), installation="here").apply(lost, edit="1")
         record = await world.served("lost", updates=2)
     assert record.applied[-1].resolved.deleting

@@ -2,40 +2,42 @@
 
 import collections
 import re
+from functools import cache
 
 import pytest
 import yaml
 
-from tests.variants.resources import BASES, variants
+from tests.variants.resources import BASES, Variant, variants
 from tests.variants.yaml_text import Doubled, Raw, to_yaml
 
 
-def test_variants_are_the_same_for_the_same_seed() -> None:
-    assert variants(7, 300) == variants(7, 300)
-    assert variants(7, 300) != variants(8, 300)
+@cache
+def many() -> list[Variant]:
+    """More than one round of every change."""
+    return variants(1, 2500)
 
 
-def test_variants_of_a_shorter_run_begin_a_longer_one() -> None:
-    assert variants(7, 600)[:50] == variants(7, 50)
+def test_variants_are_the_same_for_the_same_seed_and_a_shorter_run_begins_a_longer_one() -> None:
+    assert variants(1, 300) == many()[:300]
+    assert variants(8, 300) != many()[:300]
 
 
 def test_variants_cover_every_kind_and_differ_from_one_another() -> None:
-    made = variants(1, 1500)
+    made = many()[:1500]
     assert len({variant.text for variant in made}) == 1500
     assert set(collections.Counter(variant.kind for variant in made)) == {kind.kind for kind, _ in BASES}
     assert min(collections.Counter(variant.expected for variant in made).values()) > 50
 
 
 def test_variants_go_on_after_every_change_was_made_once() -> None:
-    made = variants(1, 2500)
-    assert len({variant.name for variant in made}) > 2400
+    assert len({variant.name for variant in many()}) > 2400
 
 
 def test_variants_never_ask_for_a_machine() -> None:
     """Whatever is taken keeps a minimum of zero: a higher one stands above the most, and is refused."""
     asked = {
         found[1]
-        for variant in variants(2, 2200)
+        for variant in many()
         if variant.kind == "GPUSpotPool" and variant.expected != "refused"
         if (found := re.search(r"^  minInstances: (.*)$", variant.text, re.MULTILINE))
     }
