@@ -18,6 +18,8 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; 
 PYTEST := $(PY) -m pytest
 SEED ?= 1
 CORES ?= 2
+# Tests with servers mostly wait for them: one process more than there are cores.
+WAITERS ?= $(shell echo $$(($(CORES) + 1)))
 FILES ?= .
 
 # Without its byte code each of the many processes of a run would compile the same files anew.
@@ -84,13 +86,13 @@ replay: $(STAMP) ## Recorded histories on the code of today
 	$(unset_proxies) $(PYTEST) -q -m replay tests/replay
 
 temporal: $(STAMP) ## Workflows against Temporal servers
-	$(unset_proxies) $(PYTEST) -q -n $(CORES) --dist loadfile -m "temporal and not cluster and not e2e"
+	$(unset_proxies) $(PYTEST) -q -n $(WAITERS) --dist loadfile -m "temporal and not cluster and not e2e"
 
 cluster: control-plane ## Bridge and activities against the real control plane
-	$(unset_proxies) $(PYTEST) -q -n $(CORES) --dist loadfile -m "cluster and not e2e"
+	$(unset_proxies) $(PYTEST) -q -n $(WAITERS) --dist loadfile -m "cluster and not e2e"
 
 e2e: control-plane ## Real processes against the whole sandbox
-	$(unset_proxies) $(PYTEST) -q -n $(CORES) --dist loadfile -m e2e --timeout 300 tests/e2e
+	$(unset_proxies) $(PYTEST) -q -n $(WAITERS) --dist loadfile --no-loadscope-reorder -m e2e --timeout 300 tests/e2e
 
 test: unit wire replay temporal cluster e2e ## All levels in order, one at a time
 

@@ -1,5 +1,7 @@
 """Leadership by a Lease: at most one leader, which stops before its Lease can be taken by another."""
 
+from __future__ import annotations
+
 import asyncio
 import logging
 import math
@@ -32,6 +34,12 @@ class LeaseDurations:
     """A leader that could not renew for this long stops; the difference is the time it has for that."""
     retry_seconds: float = 2.0
     """Pause between two attempts to renew, and to take."""
+
+    @classmethod
+    def within(cls, lease_seconds: float) -> LeaseDurations:
+        """The usual proportions for a Lease of so many seconds."""
+        share = lease_seconds / cls.lease_seconds
+        return cls(lease_seconds, cls.renew_deadline_seconds * share, cls.retry_seconds * share)
 
     def __post_init__(self) -> None:
         if not self.lease_seconds > self.renew_deadline_seconds > self.retry_seconds > 0:

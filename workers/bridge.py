@@ -12,6 +12,7 @@ from datetime import timedelta
 from activities.cluster.base import Resource
 from activities.telemetry import metrics
 from crd_bridge.bridge import BridgeHooks, BridgeSettings, run_bridge
+from crd_bridge.election import LeaseDurations
 from crd_bridge.nodes import SkipReason
 from domain.contracts.installation import Installation
 from workers import search_attributes
@@ -58,6 +59,7 @@ def bridge_settings(settings: Settings, installation: Installation, identity: st
         pool_settings=settings.for_pools(),
         operator_namespace=settings.operator_namespace,
         installation=installation.id,
+        lease=LeaseDurations.within(settings.lease_seconds),
         hooks=BridgeHooks(
             on_leading=lambda leading: metrics.BRIDGE_LEADING.set(int(leading)),
             on_watch=_count_watch,

@@ -98,6 +98,9 @@ class Settings(BaseSettings):
     """Port for the same; 0 takes a free one, which the log names."""
     temporal_metrics_port: int = Field(default=0, ge=0, le=65535)
     """Port of the Temporal SDK's own metrics; 0 turns them off."""
+    lease_seconds: int = Field(default=15, ge=1)
+    """Seconds after which another bridge takes over from one that died. It renews the Lease every 2 of 15 and
+    stops leading when it could not for 10 of 15, so a shorter one asks the API server more often."""
     status_read_seconds: float = Field(default=15, gt=0)
     """Seconds for which one reading of all pools serves the pool metrics of the bridge; nothing is read while
     nobody asks for metrics."""

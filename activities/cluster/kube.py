@@ -50,6 +50,7 @@ WATCH_SLACK_SECONDS: Final = 15.0
 RELOAD_SECONDS: Final = 10.0
 """Shortest time between two readings of credentials that the server refuses."""
 
+_CLOSING_SECONDS: Final = 0.05
 _SELF_REVIEW: Final = Resource("authentication.k8s.io", "v1", "selfsubjectreviews", namespaced=False)
 
 
@@ -158,8 +159,9 @@ class KubeCluster:
     async def close(self) -> None:
         """End every connection."""
         await self._client.close()
-        # Aborted transports are closed in the loop's next turn, which may be its last.
-        await asyncio.sleep(0)
+        # A TLS transport, also one whose handshake was cancelled, ends some turns of the loop after its
+        # close, and these may be the loop's last ones.
+        await asyncio.sleep(_CLOSING_SECONDS)
 
     async def __aenter__(self) -> Self:
         return self

@@ -191,3 +191,8 @@ async def test_elector_awaits_a_leader_that_is_slow_to_end() -> None:
 def test_durations_are_refused_when_a_leader_could_not_stop_in_time(bad: tuple[float, float, float]) -> None:
     with pytest.raises(ValueError, match="must hold"):
         LeaseDurations(*bad)
+
+
+def test_durations_within_a_lease_keep_the_usual_proportions() -> None:
+    assert LeaseDurations.within(15) == LeaseDurations()
+    assert LeaseDurations.within(3) == LeaseDurations(3, 2, pytest.approx(0.4))

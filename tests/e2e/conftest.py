@@ -13,6 +13,18 @@ from sandbox.run_folder import StackFolder
 from sandbox.stack import Stack, StackOptions
 
 
+LONGEST_FIRST = ("test_kill_points.py", "test_chaos.py", "test_variants.py", "test_commands.py")
+"""So that several processes, each with files of its own, end at about the same time."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def place(item: pytest.Item) -> int:
+        return LONGEST_FIRST.index(item.path.name) if item.path.name in LONGEST_FIRST else len(LONGEST_FIRST)
+
+    if all(item.path.parent == Path(__file__).parent for item in items):
+        items.sort(key=place)
+
+
 @pytest.fixture(scope="session")
 def whole_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     folder = StackFolder(tmp_path_factory.mktemp("stack"))
