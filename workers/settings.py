@@ -9,18 +9,22 @@ import difflib
 import os
 import re
 from collections.abc import Iterable, Mapping
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Final
 
 from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from domain.contracts.money import ExchangeRate
 from domain.contracts.offers import ProviderName, RegionKey
 from domain.contracts.pools import OrphanPolicy
 from domain.contracts.settings import PoolSettings, SweepSettings, SyncSettings
 from workers.errors import ConfigurationError
 
 PREFIX: Final = "SPOTGPU_"
+_RATE: Final = re.compile(r"([A-Z]{3})/([A-Z]{3})=(\d+(?:\.\d+)?)@(\d{4}-\d\d-\d\d)")
 _POD_TOKEN: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 # Kubernetes sets SPOTGPU_SERVICE_HOST and the like in every pod beside a Service named spotgpu*; the other
 # two belong to the sandbox and to the tests.
@@ -69,6 +73,10 @@ class Settings(BaseSettings):
     """Durations of the pools, each as ``SPOTGPU_POOL__<NAME>``, for example
     ``SPOTGPU_POOL__CONFIRM_ABSENCE_SECONDS=5``; names and defaults as in ``domain/contracts/settings.py``."""
 
+    exchange_rates: Annotated[tuple[ExchangeRate, ...], NoDecode] = ()
+    """For clouds that bill in another currency than a pool counts in, comma-separated
+    ``BASE/QUOTE=rate@day``, for example ``USD/CNY=7.12@2026-11-28``: the worth of one unit of BASE. A rate
+    older than a week is not used: the offers are then left out, and the pool says so."""
     cloud_calls_per_second: float = Field(default=5, gt=0)
     """Calls a second and region for purchases and readings together. Half of the vendors' usual 10 or more,
     since the server's limit lets bursts of twice the rate through."""
@@ -121,6 +129,11 @@ class Settings(BaseSettings):
             raise ValueError(f"named twice: {', '.join(twice)}")
         return regions
 
+    @field_validator("exchange_rates", mode="before")
+    @classmethod
+    def _parse_rates(cls, value: object) -> object:
+        return [_exchange_rate(item) for item in _items(value)] if isinstance(value, str) else value
+
     @field_validator("endpoints", mode="before")
     @classmethod
     def _parse_endpoints(cls, value: object) -> object:
@@ -152,6 +165,7 @@ class Settings(BaseSettings):
                 "polling_interval_seconds": self.polling_interval_seconds,
                 "orphan_policy": self.orphan_policy,
                 "operator_namespace": self.operator_namespace,
+                "exchange_rates": self.exchange_rates,
             }
         )
 
@@ -161,6 +175,9 @@ class Settings(BaseSettings):
             polling_interval_seconds=self.polling_interval_seconds,
             run_seconds=self.watch_seconds,
             failures_to_open=self.failures_to_open,
+            dead_man_ahead_seconds=self.pool.dead_man_seconds,
+            dead_man_renew_seconds=self.pool.dead_man_seconds / 2,
+            dead_man_late_seconds=self.pool.dead_man_seconds / 4,
         )
 
     def for_sweeps(self) -> SweepSettings:
@@ -182,6 +199,20 @@ def _region(item: str) -> dict[str, str]:
     if len(parts) != 3 or not all(parts):
         raise ValueError(f"{item!r} is not of the form provider:account:region")
     return dict(zip(("provider", "account", "region"), parts, strict=True))
+
+
+def _exchange_rate(item: str) -> ExchangeRate:
+    found = _RATE.fullmatch(item)
+    if found is None:
+        raise ValueError(f"{item!r} is not of the form BASE/QUOTE=rate@day, as USD/CNY=7.12@2026-11-28")
+    base, quote, rate, day = found.groups()
+    try:
+        as_of = datetime.combine(date.fromisoformat(day), time(), UTC)
+        return ExchangeRate(
+            base=base, quote=quote, rate=Decimal(rate), as_of=as_of, source="operator setting"
+        )
+    except ValueError as error:
+        raise ValueError(f"{item!r} has no day of the calendar or no rate above zero") from error
 
 
 def _endpoint(item: str) -> tuple[str, str]:

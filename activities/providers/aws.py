@@ -405,6 +405,7 @@ class AwsProvider:
                 capacity_type=query.capacity_type,
                 price=quote_from(prices.get((zone, name)), now=now),
                 stock=Stock.UNKNOWN,
+                currency=CURRENCY,
             )
             for zone, name in sold
         ]

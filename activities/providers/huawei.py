@@ -335,9 +335,10 @@ class HuaweiProvider:
             return seen, [machine for machine in machines if machine is not None]
 
     def offers(self, query: OfferQuery, types: Sequence[InstanceType]) -> list[Offer]:
-        """Per type one ListFlavorSellPolicies call, and for on-demand one for its price.
+        """Per type one ListFlavorSellPolicies call and one for its on-demand price.
 
-        No API states the market's price of spot capacity: such offers have none.
+        No API states the market's price of spot capacity: such offers have none, and the on-demand price as
+        their bound.
         """
         asked = [kind for kind in types if kind.provider is NAME and kind.name in query.instance_types]
         return [offer for kind in asked for offer in self._offers_of(kind, query)]
@@ -345,7 +346,7 @@ class HuaweiProvider:
     def _offers_of(self, kind: InstanceType, query: OfferQuery) -> list[Offer]:
         spot = query.capacity_type is CapacityType.SPOT
         stocks = self._stocks(kind.name, SPOT_MODE if spot else ON_DEMAND_MODE)
-        price = self._on_demand_price(kind.name) if stocks and not spot else None
+        listed = self._on_demand_price(kind.name) if stocks else None
         return [
             Offer(
                 provider=NAME,
@@ -354,8 +355,10 @@ class HuaweiProvider:
                 zone=zone,
                 instance_type=kind,
                 capacity_type=query.capacity_type,
-                price=price,
+                price=None if spot else listed,
                 stock=stock,
+                currency=listed.currency if listed else "",
+                list_price=listed,
             )
             for zone, stock in stocks.items()
             if not query.zones or zone in query.zones

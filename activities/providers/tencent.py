@@ -343,6 +343,7 @@ class TencentProvider:
                 capacity_type=query.capacity_type,
                 price=quote_from(sold.price, self._settings.currency, now=now),
                 stock=stock_from(sold),
+                currency=self._settings.currency,
             )
             for sold in answer.instance_type_quota_set
             if sold.instance_type in by_name and sold.instance_charge_type == charge

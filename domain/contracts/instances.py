@@ -74,7 +74,7 @@ class LaunchRequest(Contract):
     """``key=value:Effect``, handed to the kubelet."""
     tags: dict[str, str] = Field(default_factory=dict)
     max_price_per_hour: Decimal | None = None
-    """Bid in the offer's currency; None bids up to the on-demand price."""
+    """Bid in the cloud's own currency; None bids up to the on-demand price."""
     name: str = ""
     """Display name at the cloud and node name, a DNS label."""
     dead_man_at: AwareDatetime | None = None

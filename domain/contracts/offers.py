@@ -95,6 +95,10 @@ class Offer(Contract):
     price: PriceQuote | None
     """None when the cloud states no price; a missing price is not zero."""
     stock: Stock
+    currency: str = ""
+    """ISO 4217 code of what the cloud bills and takes bids in; empty when only the price tells."""
+    list_price: PriceQuote | None = None
+    """The on-demand price of the same machine, where a spot offer without a price is bounded by it."""
 
     @property
     def key(self) -> str:

@@ -1,10 +1,16 @@
 """What the operator's settings mean for a pool: durations and what is served, as workflow input."""
 
-from pydantic import Field
+from typing import Final
+
+from pydantic import Field, field_validator
 
 from domain.contracts.model import Contract
+from domain.contracts.money import ExchangeRate
 from domain.contracts.offers import ProviderName, RegionKey
 from domain.contracts.pools import OrphanPolicy
+
+MIN_DEAD_MAN_SECONDS: Final = 14_400.0
+"""A switch is renewed at half of its time and looked at every hour: less would end machines in use."""
 
 
 class PoolSettings(Contract):
@@ -47,8 +53,20 @@ class PoolSettings(Contract):
     """Shortest time between two status writes."""
     create_heartbeat_seconds: float = 10
     """A purchase or a termination whose worker is silent for this long is tried again by another."""
+    dead_man_seconds: float = 86400
+    """How long after its purchase a cloud ends a machine by itself unless the region's sync renews this, at
+    clouds that have such a switch; 0 sets none."""
+    exchange_rates: tuple[ExchangeRate, ...] = ()
+    """For offers in another currency than the pool's; without one of the last week they are not bought."""
     orphan_policy: OrphanPolicy = OrphanPolicy.RECLAIM
     operator_namespace: str = "spotgpu-system"
+
+    @field_validator("dead_man_seconds")
+    @classmethod
+    def _leaves_time_to_renew(cls, value: float) -> float:
+        if value and value < MIN_DEAD_MAN_SECONDS:
+            raise ValueError(f"{value:g} is neither 0 nor at least {MIN_DEAD_MAN_SECONDS:g}")
+        return value
 
 
 class SweepSettings(Contract):

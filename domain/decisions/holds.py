@@ -29,6 +29,8 @@ MAX_STRIKES: Final = 30
 JITTER_SHARE: Final = 0.1
 """Stock holds end up to this share early, so that pools that were refused together do not ask together."""
 
+_REASON_CHARS: Final = 300
+
 REASON_STOCK: Final = "InsufficientCapacity"
 REASON_NOT_OFFERED: Final = "NotOffered"
 REASON_QUOTA: Final = "QuotaExceeded"
@@ -133,7 +135,8 @@ def _family_pattern(type_name: str) -> str:
 
 
 def _quota_reason(refusal: Refusal) -> str:
-    return f"{REASON_QUOTA}: {refusal.vendor_code}"
+    """The vendor's own words: its text is where the quota and its limit are named."""
+    return f"{REASON_QUOTA}: {refusal.vendor_code} {refusal.message}".strip()[:_REASON_CHARS]
 
 
 def _next_strike(previous: OfferHold | None) -> int:

@@ -1,8 +1,10 @@
 """What a launch asks of a cloud: the complete request for one machine, without any secret."""
 
+from datetime import datetime
 from decimal import Decimal
 
 from domain.contracts.instances import DiskSpec, LaunchRequest
+from domain.contracts.money import ExchangeRate
 from domain.contracts.names import (
     LABEL_GPU_COUNT,
     LABEL_GPU_MEMORY,
@@ -54,6 +56,8 @@ def launch_request(
     slot: str,
     number: int,
     subnet_index: int = 0,
+    rate: ExchangeRate | None = None,
+    dead_man_at: datetime | None = None,
 ) -> LaunchRequest:
     """The request for one machine.
 
@@ -65,6 +69,8 @@ def launch_request(
         slot: The slot that it fills.
         number: The launch's number, part of the machine's name.
         subnet_index: Which of the zone's subnets to use.
+        rate: How the offer's price was converted into the pool's currency; the bid goes the other way.
+        dead_man_at: When the cloud ends the machine by itself unless it is told otherwise.
     """
     network = _networks(node_class, offer.region)[0]
     subnets = subnets_of(node_class, offer.region)[offer.zone]
@@ -83,15 +89,18 @@ def launch_request(
         labels={**node_class.labels, **node_labels(resolved, offer, slot)},
         taints=node_taints(node_class, offer),
         tags={**node_class.tags, TAG_POOL: resolved.uid, TAG_SLOT: slot, TAG_LAUNCH: token},
-        max_price_per_hour=_bid(resolved, offer),
+        max_price_per_hour=_bid(resolved, offer, rate),
+        dead_man_at=dead_man_at,
         name=machine_name(resolved.name, token, number),
     )
 
 
-def _bid(resolved: ResolvedPool, offer: Offer) -> Decimal | None:
-    if offer.capacity_type is not CapacityType.SPOT:
+def _bid(resolved: ResolvedPool, offer: Offer, rate: ExchangeRate | None) -> Decimal | None:
+    """The pool's ceiling in the currency that the cloud sells in."""
+    ceiling = resolved.spec.max_price_per_hour
+    if offer.capacity_type is not CapacityType.SPOT or ceiling is None:
         return None
-    return resolved.spec.max_price_per_hour
+    return ceiling if rate is None else rate.back(ceiling)
 
 
 def machine_name(pool_name: str, token: str, number: int) -> str:

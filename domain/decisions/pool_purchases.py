@@ -7,6 +7,7 @@ from domain.contracts.commands import Launch, ReadOffers
 from domain.contracts.errors import ErrorCode
 from domain.contracts.facts import RegionHealth
 from domain.contracts.instances import OfferQuery
+from domain.contracts.money import ExchangeRate
 from domain.contracts.offers import Offer, RegionKey
 from domain.contracts.pool_state import LeaveReason, Machine, MachinePhase, Market, OfferHold, Slot
 from domain.contracts.pools import BudgetAction, PauseScope
@@ -205,6 +206,7 @@ def _fill(draft: Draft) -> None:
         tuple(part.spec for part in draft.resolved.profiles),
         holds=draft.state.holds,
         stability={},
+        rates=draft.settings.exchange_rates,
         now=draft.now,
     )
     failure, bought = "", False
@@ -214,7 +216,7 @@ def _fill(draft: Draft) -> None:
         if offer is None or refused:
             failure = failure or refused
             continue
-        _mint(draft, slot, offer)
+        _mint(draft, slot, offer, ranking.rate_of(offer))
         bought = True
     # While a launch of this round is under way, or a region has not answered, the round is not over.
     if failure and not bought and not draft.state.market.waiting_for and not _is_launching(draft):
@@ -262,7 +264,7 @@ def over_budget(draft: Draft, offer: Offer) -> str:
     return f"{OVER_BUDGET}: {spent} and {price} of {offer.key} are above {hourly.amount} {currency}/h"
 
 
-def _mint(draft: Draft, slot: Slot, offer: Offer) -> None:
+def _mint(draft: Draft, slot: Slot, offer: Offer, rate: ExchangeRate | None) -> None:
     """Write a launch down with its token; from here on it counts."""
     number = draft.state.launch_counter + 1
     while draft.machine(token := draft.token(number)) is not None:
@@ -270,8 +272,17 @@ def _mint(draft: Draft, slot: Slot, offer: Offer) -> None:
         number += 1
     node_class = draft.resolved.node_classes[offer.provider].spec
     subnet_index = slot.excluded.count(f"{offer.key}{SAME_ZONE}")
+    alive = draft.settings.dead_man_seconds
     request = launch_request(
-        draft.resolved, node_class, offer, token=token, slot=slot.id, number=number, subnet_index=subnet_index
+        draft.resolved,
+        node_class,
+        offer,
+        token=token,
+        slot=slot.id,
+        number=number,
+        subnet_index=subnet_index,
+        rate=rate,
+        dead_man_at=draft.now + seconds(alive) if alive else None,
     )
     draft.update(launch_counter=number, launches_total=draft.state.launches_total + 1)
     draft.add_machine(

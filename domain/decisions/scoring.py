@@ -133,6 +133,10 @@ class Ranking(Contract):
         """The offers that may be bought, best first."""
         return tuple(entry.offer for entry in self.ranked)
 
+    def rate_of(self, offer: Offer) -> ExchangeRate | None:
+        """How a ranked offer's price was converted; None when it is sold in the pool's currency."""
+        return next((entry.rate for entry in self.ranked if entry.offer.key == offer.key), None)
+
     @property
     def best(self) -> Offer | None:
         """The first choice, None when nothing may be bought."""
@@ -264,14 +268,15 @@ class _Market:
         self._listed = {
             _place(offer): price
             for offer in offers
-            if offer.capacity_type == CapacityType.ON_DEMAND and (price := self._priced(offer)) is not None
+            if offer.capacity_type == CapacityType.ON_DEMAND
+            and (price := self._converted(offer.price)) is not None
         }
 
     def payable(self, offer: Offer) -> _Candidate | tuple[Exclusion, str]:
         """The offer with its price, or what speaks against it."""
         if offer.price is None or offer.price.per_hour <= 0:
             return self._bounded(offer)
-        quote = self._priced(offer)
+        quote = self._converted(offer.price)
         if quote is None:
             return Exclusion.CURRENCY_MISMATCH, self._why_not(offer.price.currency)
         limit = ceiling(self._spec, offer.capacity_type)
@@ -282,32 +287,40 @@ class _Market:
         priced = offer if rate is None else offer.model_copy(update={"price": quote})
         return _Candidate(priced, quote.per_hour, assumed=False, rate=rate)
 
-    def _priced(self, offer: Offer) -> PriceQuote | None:
-        """The price in the pool's currency; None when there is none or no rate for it."""
-        price = offer.price
+    def _converted(self, price: PriceQuote | None) -> PriceQuote | None:
+        """A price in the pool's currency; None when there is none or no rate for it."""
         if price is None or price.per_hour <= 0 or price.currency == self._spec.currency:
             return None if price is None or price.per_hour <= 0 else price
-        rate = self._rates.get(price.currency)
-        return rate.convert(price) if rate is not None and not self._is_old(rate) else None
+        rate = self._rate(price.currency)
+        return None if rate is None else rate.convert(price)
 
-    def _is_old(self, rate: ExchangeRate) -> bool:
-        return self._now - rate.as_of > MAX_RATE_AGE
+    def _rate(self, currency: str) -> ExchangeRate | None:
+        """The rate of a foreign currency that is young enough."""
+        rate = self._rates.get(currency)
+        return rate if rate is not None and self._now - rate.as_of <= MAX_RATE_AGE else None
 
     def _why_not(self, currency: str) -> str:
         told = f"priced in {currency}, the pool counts in {self._spec.currency}"
         rate = self._rates.get(currency)
-        return told if rate is None else f"{told}, and the rate of {rate.as_of:%Y-%m-%d} is too old"
+        if rate is None:
+            return f"{told}, and the operator has no rate of {currency}/{self._spec.currency}"
+        return f"{told}, and the rate of {rate.as_of:%Y-%m-%d} is too old"
 
     def _bounded(self, offer: Offer) -> _Candidate | tuple[Exclusion, str]:
         """An offer without a price at the most that it can cost. A bid bounds spot, nothing on-demand."""
         if offer.capacity_type == CapacityType.ON_DEMAND:
             return Exclusion.NO_PRICE, "the cloud states no price, and on-demand takes no bid that bounds it"
-        quote = self._bound(self._listed.get(_place(offer)), ceiling(self._spec, offer.capacity_type))
+        currency = offer.currency or self._spec.currency
+        rate = self._rate(currency)
+        if rate is None and currency != self._spec.currency:
+            return Exclusion.CURRENCY_MISMATCH, self._why_not(currency)
+        listed = self._listed.get(_place(offer)) or self._converted(offer.list_price)
+        quote = self._bound(listed, ceiling(self._spec, offer.capacity_type))
         if quote is None:
             detail = "the cloud states no price, and neither a list price nor maxPricePerHour bounds it"
             return Exclusion.NO_PRICE, detail
         bounded = offer.model_copy(update={"price": quote})
-        return _Candidate(bounded, quote.per_hour, assumed=True, rate=None)
+        return _Candidate(bounded, quote.per_hour, assumed=True, rate=rate)
 
     def _bound(self, listed: PriceQuote | None, limit: Decimal | None) -> PriceQuote | None:
         """The lower of list price and bid; None when there is neither."""

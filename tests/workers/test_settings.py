@@ -1,3 +1,6 @@
+import re
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -39,6 +42,29 @@ def test_settings_read_regions_and_endpoints(monkeypatch: pytest.MonkeyPatch) ->
     assert settings.endpoints == {ProviderName.TENCENT: "http://127.0.0.1:8001"}
     assert settings.for_pools().enabled_providers == (ProviderName.ALIYUN, ProviderName.TENCENT)
     assert settings.for_pools().served_regions == settings.regions
+
+
+def test_settings_read_exchange_rates_for_pools(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = given(monkeypatch, SPOTGPU_EXCHANGE_RATES="USD/CNY=7.12@2026-11-28, EUR/CNY=8@2026-11-27")
+    dollar, euro = settings.for_pools().exchange_rates
+    assert (dollar.base, dollar.quote, dollar.rate) == ("USD", "CNY", Decimal("7.12"))
+    assert dollar.as_of == datetime(2026, 11, 28, tzinfo=UTC)
+    assert euro.source == "operator setting"
+
+
+@pytest.mark.parametrize(
+    "wrong", ["USD=7", "USD/CNY=0@2026-11-28", "USD/CNY=7.1@2026-13-28", "usd/cny=7@2026-1-1"]
+)
+def test_settings_refuse_a_wrong_exchange_rate(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
+    with pytest.raises(ConfigurationError, match="SPOTGPU_EXCHANGE_RATES.*" + re.escape(repr(wrong))):
+        given(monkeypatch, SPOTGPU_EXCHANGE_RATES=wrong)
+
+
+def test_settings_renew_dead_man_switches_at_half_of_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    syncs = given(monkeypatch, SPOTGPU_POOL__DEAD_MAN_SECONDS="172800").for_syncs()
+    assert (syncs.dead_man_ahead_seconds, syncs.dead_man_renew_seconds) == (172_800, 86_400)
+    with pytest.raises(ConfigurationError, match="neither 0 nor at least 14400"):
+        given(monkeypatch, SPOTGPU_POOL__DEAD_MAN_SECONDS="600")
 
 
 def test_settings_reach_pools_syncs_and_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -640,7 +640,7 @@ def test_retain_replaces_the_tag_of_the_installation(world: World) -> None:
 # Offers -------------------------------------------------------------------------------------------------
 
 
-def test_offers_of_spot_capacity_have_stock_and_no_price(world: World) -> None:
+def test_p45_offers_of_spot_capacity_have_stock_and_the_list_price_as_bound(world: World) -> None:
     world.cloud.market.run_out(ProviderName.HUAWEI, OTHER_ZONE, TYPE)
     names = (TYPE, "pi2.2xlarge.4", "p9.none")
     unknown = row().model_copy(update={"name": "p9.none"})
@@ -652,7 +652,8 @@ def test_offers_of_spot_capacity_have_stock_and_no_price(world: World) -> None:
         (OTHER_ZONE, "pi2.2xlarge.4"): Stock.AMPLE,
     }
     assert {offer.price for offer in offers} == {None}
-    assert world.cloud.log.counts() == {"ListFlavorSellPolicies": 3}
+    assert {offer.list_price is not None and offer.list_price.per_hour > 0 for offer in offers} == {True}
+    assert world.cloud.log.counts() == {"ListFlavorSellPolicies": 3, "ListOnDemandResourceRatings": 2}
 
 
 def test_offers_of_on_demand_capacity_have_the_price_of_the_list(world: World) -> None:

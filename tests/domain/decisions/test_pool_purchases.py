@@ -1,6 +1,7 @@
 """How slots are filled: fresh facts, the ceiling, the ladder after a refusal, rounds, budgets, rejections."""
 
 from collections.abc import Callable
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from domain.contracts.commands import Launch, ReadOffers
 from domain.contracts.facts import NodesSeen, RegionObservation
 from domain.contracts.instances import LaunchRequest
+from domain.contracts.money import ExchangeRate
 from domain.contracts.node_classes import InstanceTypeOverride
 from domain.contracts.offers import Interconnect
 from domain.contracts.pool_state import PoolCarry
@@ -191,7 +193,7 @@ def test_pool_does_not_ask_again_where_the_type_is_not_sold() -> None:
     assert (hold.until - NOON).total_seconds() > 86_000
 
 
-def test_pool_closes_the_family_for_an_hour_on_a_quota_answer_and_moves_on() -> None:
+def test_p18_pool_closes_the_family_for_an_hour_on_a_quota_answer_and_moves_on() -> None:
     world = a_world(lambda request: "quota" if request.offer.provider.value == "tencent" else "")
     asked = tried(world)
     world.run_until(lambda: len(world.living) == 1)
@@ -200,7 +202,8 @@ def test_pool_closes_the_family_for_an_hour_on_a_quota_answer_and_moves_on() -> 
     )
     status, reason = world.condition("CapacityDegraded")
     assert (status, reason) == ("True", "QuotaExceeded")
-    assert "LimitExceeded.SpotQuota" in world.message("CapacityDegraded")
+    said = world.message("CapacityDegraded")
+    assert "LimitExceeded.SpotQuota the limit of spot instances is 20" in said
     assert all(3500 < (h.until - NOON).total_seconds() < 3700 for h in world.state.holds)
     world.run(3700)
     assert world.condition("CapacityDegraded")[0] == "False"
@@ -403,3 +406,25 @@ def test_pool_says_that_no_instance_type_has_the_wanted_gpus() -> None:
     world.run(60)
     assert "no instance type of" in world.message("ScaleUpFailed")
     assert "(H9000-40G)" in world.message("ScaleUpFailed")
+
+
+def test_pool_sets_the_dead_man_switch_a_day_ahead_of_each_purchase() -> None:
+    world = a_world()
+    asked: list[datetime | None] = []
+    world.effects.plan = lambda request: asked.append(request.dead_man_at) or ""
+    world.run_until(lambda: len(world.living) == 1)
+    assert asked
+    assert all(at is not None and 86_400 <= (at - NOON).total_seconds() < 86_700 for at in asked)
+
+
+def test_pool_bids_in_the_currency_of_the_cloud() -> None:
+    dollars = ExchangeRate(base="USD", quote="CNY", rate=Decimal(8), as_of=NOON, source="operator setting")
+    world = PoolWorld(a_resolved(minInstances=1, maxPricePerHour="80"), a_setting(exchange_rates=(dollars,)))
+    bids: list[Decimal | None] = []
+    world.effects.plan = lambda request: bids.append(request.max_price_per_hour) or ""
+    world.clouds.currency = "USD"
+    world.run_until(lambda: len(world.living) == 1)
+    assert bids == [Decimal(10)], "80 CNY are 10 USD"
+    (machine,) = world.state.machines.values()
+    assert machine.offer.price is not None
+    assert (machine.offer.price.currency, machine.offer.price.per_hour >= 8) == ("CNY", True)

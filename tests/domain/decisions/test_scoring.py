@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.contracts.money import ExchangeRate
+from domain.contracts.money import ExchangeRate, PriceQuote
 from domain.contracts.offers import Offer
 from domain.contracts.pool_state import OfferHold
 from domain.contracts.profiles import ProfileSpec
@@ -140,6 +140,26 @@ def test_p45_offer_that_nothing_bounds_is_excluded_with_the_reason(
 def a_rate(rate: str = "7.2", *, age_days: float = 1, base: str = "USD", quote: str = "CNY") -> ExchangeRate:
     as_of = NOON - timedelta(days=age_days)
     return ExchangeRate(base=base, quote=quote, rate=Decimal(rate), as_of=as_of, source="operator")
+
+
+def test_p45_offer_without_a_price_that_is_billed_in_another_currency_needs_a_rate_too() -> None:
+    offer = an_offer(None, zone="usd").model_copy(update={"currency": "USD"})
+    pool = a_pool(maxPricePerHour="7.20")
+    (excluded,) = rank_offers([offer], pool, a_strategy(), now=NOON).excluded
+    assert excluded.reason == Exclusion.CURRENCY_MISMATCH
+    (entry,) = rank_offers([offer], pool, a_strategy(), rates=[a_rate()], now=NOON).ranked
+    assert entry.price_assumed
+    assert entry.rate is not None
+    assert entry.rate.back(Decimal("7.20")) == Decimal(1), "the bid goes to the cloud in its own currency"
+
+
+def test_p45_offer_carries_its_own_list_price_as_bound() -> None:
+    listed = PriceQuote(per_hour=Decimal(5), currency="CNY", as_of=NOON, source="list")
+    offer = an_offer(None).model_copy(update={"list_price": listed})
+    (entry,) = rank_offers([offer], a_pool(maxPricePerHour=None), a_strategy(), now=NOON).ranked
+    assert entry.offer.price is not None
+    assert (entry.offer.price.per_hour, entry.price_assumed) == (5, True)
+    assert entry.offer.price.source == "upper bound by the on-demand price: list"
 
 
 def test_offer_in_another_currency_is_converted_by_a_dated_rate_and_says_so() -> None:

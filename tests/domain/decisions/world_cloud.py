@@ -102,6 +102,8 @@ class Clouds:
     """Regions (as text) that answer nothing."""
     creates: list[str] = field(default_factory=list)
     """Tokens whose create call was carried out, in order."""
+    currency: str = "CNY"
+    """In which every offer is priced."""
 
     def living(self, t: float) -> list[CloudMachine]:
         return [m for m in self.machines.values() if m.is_alive(t) and not m.retained]
@@ -127,7 +129,7 @@ class Clouds:
         assert row is not None
         cents = Decimal(ZONES[str(region)].index(zone)) / 10
         quote = PriceQuote(
-            per_hour=Decimal(PRICES[name]) + cents, currency="CNY", as_of=at(t), source="simulation"
+            per_hour=Decimal(PRICES[name]) + cents, currency=self.currency, as_of=at(t), source="simulation"
         )
         return Offer(
             provider=region.provider,

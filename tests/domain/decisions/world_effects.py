@@ -18,6 +18,12 @@ BOOT = (5.0, 40.0)
 JOIN = (20.0, 120.0)
 GPUS = (10.0, 60.0)
 
+QUOTA_REFUSAL = Refusal(
+    code=ErrorCode.QUOTA,
+    vendor_code="LimitExceeded.SpotQuota",
+    message="the limit of spot instances is 20",
+)
+
 
 class WorldEffects:
     """Carries out commands and brings their ends back as facts."""
@@ -102,7 +108,7 @@ class WorldEffects:
             code = ErrorCode.INSUFFICIENT_CAPACITY
             self._answer(token, ends, Refusal(code=code, vendor_code="NotSold", not_offered=True))
         elif ending == "quota":
-            self._answer(token, ends, Refusal(code=ErrorCode.QUOTA, vendor_code="LimitExceeded.SpotQuota"))
+            self._answer(token, ends, QUOTA_REFUSAL)
         elif ending == "rejected":
             code = ErrorCode.INVALID_REQUEST
             self._answer(token, ends, Rejected(code=code, vendor_code="ImageNotFound", message="no image"))
