@@ -1,7 +1,7 @@
 """What a machine's user data makes of it: the few things of a shell script that decide how a Node is born.
 
-Read are: assignments (also from ``curl`` of the machine's own metadata), here-documents, the kubelet's flags
-and ``kubeadm join``. Everything else in a script is passed over.
+Read are: assignments (also from ``curl`` of the machine's own metadata, with one ``sed 's/…/…/'`` behind it),
+here-documents, the kubelet's flags and ``kubeadm join``. Everything else in a script is passed over.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ class BootScriptError(Exception):
 _HEREDOC = re.compile(r"<<-?\s*(?P<quote>['\"]?)(?P<word>\w+)(?P=quote)")
 _ASSIGNMENT = re.compile(r"^(?:export\s+)?(?P<name>[A-Za-z_]\w*)=(?P<value>.*)$")
 _CURL = re.compile(r"^\$\(\s*curl\b.*?(?P<url>https?://[^\s)\"']+).*\)$")
+_SED = re.compile(r"\|\s*sed\s+'s(?P<mark>[/|,])(?P<find>.*?)(?P=mark)(?P<put>.*?)(?P=mark)'\s*\)$")
 _VARIABLE = re.compile(r"\$(?:\{(?P<braced>\w+)\}|(?P<plain>\w+))")
 _EFFECTS = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
 # Source: kubernetes 1.36, pkg/kubelet/apis/well_known_labels.go and cmd/kubelet/app/options: a kubelet with
@@ -123,9 +124,20 @@ def _assign(line: str, variables: dict[str, str], metadata: Mapping[str, str]) -
     curl = _CURL.match(unquoted)
     if curl:
         path = urlsplit(_expand(curl["url"], variables)).path
-        variables[found["name"]] = metadata.get(path, "")  # curl -f prints nothing for a 404
+        # curl -f prints nothing for a 404
+        variables[found["name"]] = _filtered(metadata.get(path, ""), unquoted)
     else:
         variables[found["name"]] = _expand(unquoted.strip("'"), variables)
+
+
+def _filtered(text: str, command: str) -> str:
+    """What the ``sed`` of a pipe makes of a text; the text itself without one."""
+    sed = _SED.search(command)
+    if sed is None:
+        return text
+    # A group is \( \) for sed and ( ) for Python; the rest of a simple expression is the same for both.
+    pattern = re.sub(r"\\?[()]", lambda found: found[0][1:] or f"\\{found[0]}", sed["find"])
+    return re.sub(pattern, sed["put"], text, count=1)
 
 
 def _expand(text: str, variables: Mapping[str, str]) -> str:

@@ -11,9 +11,12 @@ import tempfile
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
+from domain.contracts.offers import ProviderName
+from sandbox.accounts import NODE_CLASSES, USUAL_CLOUDS, clouds_named
 from sandbox.chaos import Case, Stage, matrix, pairs, run_cases, singles
 from sandbox.control_plane.binaries import MissingProgramError, find_or_build
 from sandbox.control_plane.compilation import CompilationError
@@ -68,6 +71,13 @@ def _parser() -> argparse.ArgumentParser:
     up = commands.add_parser("up", help="start everything and let it run")
     up.set_defaults(command=_up)
     up.add_argument("--foreground", action="store_true", help="stay, and end everything at Ctrl-C")
+    up.add_argument(
+        "--clouds",
+        type=_clouds,
+        default=USUAL_CLOUDS,
+        metavar="NAMES",
+        help=f"comma-separated, of {','.join(NODE_CLASSES)} (default: {','.join(USUAL_CLOUDS)})",
+    )
     down = commands.add_parser("down", help="end everything")
     down.set_defaults(command=_down)
     status = commands.add_parser("status", help="list each part and whether it answers")
@@ -109,7 +119,8 @@ def _up(options: argparse.Namespace) -> int:
         if existing is not None:
             existing.down()  # what a start that was broken off left running has its pids in there
         _forget(folder)
-    stack = Stack(folder, _stack_options(options, die_with_parent=options.foreground), _say)
+    chosen = _stack_options(options, die_with_parent=options.foreground)
+    stack = Stack(folder, replace(chosen, clouds=options.clouds), _say)
     stack.up()
     _introduce(stack)
     if options.foreground:
@@ -175,6 +186,13 @@ def chosen_cases(options: argparse.Namespace) -> list[Case]:
         *(singles(cases) if options.singles else []),
         *pairs(cases, options.seed, options.pairs or 0),
     ]
+
+
+def _clouds(text: str) -> tuple[ProviderName, ...]:
+    try:
+        return clouds_named(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 @contextmanager

@@ -6,6 +6,7 @@ runs on a machine gets that address instead of the vendor's link-local one.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta, timezone
 
@@ -20,17 +21,19 @@ _TENCENT_NOTICE = "/latest/meta-data/spot/termination-time"
 # Source: Alibaba Cloud ECS, instance metadata (April 2026).
 _ALIYUN_NOTICE = "/latest/meta-data/instance/spot/termination-time"
 _INSTANCE_ID = "/latest/meta-data/instance-id"
+# Source: Huawei Cloud ECS, "Obtaining Metadata": the server's id is the uuid of the OpenStack document.
+_HUAWEI_DOCUMENT = "/openstack/latest/meta_data.json"
 
 
 def metadata_of(provider: ProviderName, machine_id: str, reclaim_at: datetime | None) -> dict[str, str]:
     """Path to text, as the machine's vendor serves it; a notice is absent (404) until there is one.
 
     Args:
-        provider: The cloud, ``tencent`` or ``aliyun``.
+        provider: The cloud.
         machine_id: The vendor's instance id.
         reclaim_at: When the cloud takes the machine back, UTC; None without a notice.
     """
-    texts = {_INSTANCE_ID: machine_id}
+    texts = _identity(provider, machine_id)
     if reclaim_at is None:
         return texts
     if provider is ProviderName.TENCENT:
@@ -38,6 +41,13 @@ def metadata_of(provider: ProviderName, machine_id: str, reclaim_at: datetime | 
     elif provider is ProviderName.ALIYUN:
         texts[_ALIYUN_NOTICE] = reclaim_at.strftime("%Y-%m-%dT%H:%M:%SZ")
     return texts
+
+
+def _identity(provider: ProviderName, machine_id: str) -> dict[str, str]:
+    """Where a machine of this cloud learns its own id."""
+    if provider is ProviderName.HUAWEI:
+        return {_HUAWEI_DOCUMENT: json.dumps({"uuid": machine_id})}
+    return {_INSTANCE_ID: machine_id}
 
 
 class MetadataServer:

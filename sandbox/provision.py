@@ -83,7 +83,8 @@ def _join_fields(join: JoinLine) -> dict[str, str]:
 
 
 def _keys(cloud: CloudConfig) -> dict[str, str]:
-    return {"accessKeyId": cloud.access_key_id, "accessKeySecret": cloud.access_key_secret}
+    keys = {"accessKeyId": cloud.access_key_id, "accessKeySecret": cloud.access_key_secret}
+    return {**keys, **cloud.projects}
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,8 @@ class StackRecord:
     health_ports: Mapping[str, int]
     """Name of an operator's process to its health port."""
     through_proxies: bool
+    clouds: Sequence[str] = ("tencent", "aliyun")
+    """Which ones there are; the two of the default are all that an earlier version had."""
 
 
 @dataclass(frozen=True)

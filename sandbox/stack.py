@@ -14,11 +14,14 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
 from domain.contracts.offers import ProviderName
+from sandbox.accounts import USUAL_CLOUDS, new_account
 from sandbox.boot_script import JoinLine
+from sandbox.clouds.aws_offers import CNY_PER_USD
 from sandbox.clouds.control import CloudControl, ControlError
 from sandbox.clusters import Cluster, CurrentCluster, OwnCluster, identity_kubeconfig, join_hash
 from sandbox.control_plane.binaries import Binaries, find_or_build
@@ -26,9 +29,10 @@ from sandbox.control_plane.components import Options as ControlPlaneOptions
 from sandbox.control_plane.launcher import ControlPlane, ControlPlaneError
 from sandbox.control_plane.processes import ProcessError
 from sandbox.inventories import inventory_of, read_node_class
+from sandbox.market import CURRENCY
 from sandbox.operator_processes import KEPT_VARIABLES, PROCESSES, Operator, OperatorConfig
 from sandbox.ports import HOST, pick_ports
-from sandbox.provision import EXAMPLES, OPERATOR_NAMESPACE, account_of, provision, service_accounts
+from sandbox.provision import OPERATOR_NAMESPACE, account_of, provision, service_accounts
 from sandbox.run_folder import StackFolder, StackRecord
 from sandbox.shortened import shortened_environment
 from sandbox.temporal_server import NAMESPACE, TemporalServer, TemporalServerError, find_program
@@ -38,11 +42,6 @@ from sandbox.world_control import WorldClient, WorldControlError
 Progress = Callable[[str], None]
 
 WORLD = "world"
-NODE_CLASSES: Mapping[ProviderName, Path] = {
-    ProviderName.TENCENT: EXAMPLES / "gpuspotnodeclass.yaml",
-    ProviderName.ALIYUN: EXAMPLES / "gpuspotnodeclass-aliyun.yaml",
-}
-_KEY_PREFIXES: Mapping[ProviderName, str] = {ProviderName.TENCENT: "AKID", ProviderName.ALIYUN: "LTAI"}
 _POLL_SECONDS = 0.1
 
 
@@ -59,6 +58,8 @@ class StackOptions:
     seed: int = 1
     cluster: str = "own"
     """``own`` or ``current`` (the cluster of ``KUBECONFIG``)."""
+    clouds: tuple[ProviderName, ...] = USUAL_CLOUDS
+    """Which clouds there are."""
     die_with_parent: bool = True
     """End with the thread that started it. False for a sandbox that detaches."""
     through_proxies: bool = False
@@ -104,6 +105,7 @@ class Stack:
             environment,
             seed=record.seed,
             cluster=record.cluster,
+            clouds=tuple(ProviderName(name) for name in record.clouds),
             die_with_parent=False,
             through_proxies=record.through_proxies,
         )
@@ -245,13 +247,15 @@ class Stack:
                 kubeconfig=kubeconfig,
                 health_ports=ports,
                 through_proxies=self.options.through_proxies,
+                clouds=self.options.clouds,
             )
         )
 
     def _configure_world(self) -> WorldConfig:
         """Choose ports, keys and tokens anew: the clouds begin without machines at each start."""
-        ports = iter(pick_ports(12))
-        clouds = tuple(_cloud(provider, next(ports), next(ports)) for provider in NODE_CLASSES)
+        chosen = self.options.clouds
+        ports = iter(pick_ports(2 * len(chosen) + 6))
+        clouds = tuple(new_account(provider, next(ports), next(ports)) for provider in chosen)
         proxies = self._tcp_proxies(lambda: next(ports)) if self.options.through_proxies else ()
         token = f"{secrets.token_hex(3)}.{secrets.token_hex(8)}"
         server = self.cluster.server.removeprefix("https://")
@@ -329,6 +333,7 @@ class Stack:
                 "SPOTGPU_ENDPOINTS": ",".join(
                     f"{cloud.provider}=http://{HOST}:{cloud.proxy_port}" for cloud in self.world.clouds
                 ),
+                **_exchange_rates(self.options.clouds),
                 **shortened_environment(),
                 **self.options.settings,
             },
@@ -370,17 +375,6 @@ def _look(name: str, ask: Callable[[], tuple[bool, str]]) -> PartState:
     return PartState(name, answers, where)
 
 
-def _cloud(provider: ProviderName, port: int, proxy_port: int) -> CloudConfig:
-    return CloudConfig(
-        provider=provider,
-        node_class=NODE_CLASSES[provider],
-        access_key_id=_KEY_PREFIXES[provider] + secrets.token_hex(10),
-        access_key_secret=secrets.token_hex(16),
-        port=port,
-        proxy_port=proxy_port,
-    )
-
-
 def _served(clouds: tuple[CloudConfig, ...]) -> list[str]:
     """Every region of the node classes, as ``provider:account:region``."""
     return [
@@ -388,6 +382,13 @@ def _served(clouds: tuple[CloudConfig, ...]) -> list[str]:
         for cloud in clouds
         for region in inventory_of(read_node_class(cloud.node_class)).zones
     ]
+
+
+def _exchange_rates(clouds: tuple[ProviderName, ...]) -> dict[str, str]:
+    """The rate at which the simulated AWS makes dollars of the market's yuan, as of today."""
+    if ProviderName.AWS not in clouds:
+        return {}
+    return {"SPOTGPU_EXCHANGE_RATES": f"USD/{CURRENCY}={CNY_PER_USD}@{datetime.now(UTC):%Y-%m-%d}"}
 
 
 def _current_kubeconfig(env: Mapping[str, str]) -> Path:

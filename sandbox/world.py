@@ -10,11 +10,14 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from domain.contracts.offers import ProviderName
 from sandbox.clouds.aliyun import AliyunCloud
+from sandbox.clouds.aws import AwsCloud
 from sandbox.clouds.cloud import Cloud, CloudSettings
+from sandbox.clouds.huawei import HuaweiCloud
 from sandbox.clouds.inventory import Account
 from sandbox.clouds.ledger import LedgerSettings
 from sandbox.clouds.server import CloudServer
@@ -29,7 +32,12 @@ from sandbox.tcp_faults import TcpFaults
 from sandbox.world_config import CloudConfig, WorldConfig
 from sandbox.world_control import WorldControl
 
-_CLOUDS = {ProviderName.TENCENT: TencentCloud, ProviderName.ALIYUN: AliyunCloud}
+_CLOUDS: Mapping[ProviderName, Callable[[CloudSettings], Cloud]] = {
+    ProviderName.TENCENT: TencentCloud,
+    ProviderName.ALIYUN: AliyunCloud,
+    ProviderName.HUAWEI: HuaweiCloud,
+    ProviderName.AWS: AwsCloud,
+}
 
 
 class World:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from domain.contracts.offers import ProviderName
 from sandbox.boot_script import JoinLine
@@ -22,6 +23,8 @@ class CloudConfig(BaseModel):
     """Node class file that says what the account owns."""
     access_key_id: str
     access_key_secret: str
+    projects: Mapping[str, str] = Field(default_factory=dict[str, str])
+    """More fields of the credentials Secret: a project's id by ``projectId.<region>`` (Huawei)."""
     port: int
     """Of the simulator itself, with its switches: the sandbox's own way."""
     proxy_port: int

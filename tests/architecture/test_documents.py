@@ -15,6 +15,7 @@ from workflows.messages import INTERVENTIONS
 DOCUMENTS = [path for path in repository_files() if path.endswith(".md")]
 # Given by the wiring with every envelope, not set one by one.
 WIRED = {
+    "exchange_rates",
     "served_regions",
     "enabled_providers",
     "polling_interval_seconds",

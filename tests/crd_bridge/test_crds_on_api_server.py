@@ -27,6 +27,8 @@ OBJECTS = (
     "gpuworkloadprofile.yaml",
     "gpuspotnodeclass.yaml",
     "gpuspotnodeclass-aliyun.yaml",
+    "gpuspotnodeclass-huawei.yaml",
+    "gpuspotnodeclass-aws.yaml",
 )
 PARSERS = {
     "GPUSpotPool": parse_pool,

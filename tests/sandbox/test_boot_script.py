@@ -58,6 +58,16 @@ def test_boot_script_reads_the_public_template() -> None:
             id="metadata that is not there",
         ),
         pytest.param(
+            "I=$(curl -s http://h/latest/meta-data/instance-id | sed 's/ins-\\(.*\\)/(\\1)/')\n--provider-id=$I",
+            BootPlan("(abc123)"),
+            id="metadata through sed",
+        ),
+        pytest.param(
+            "I=$(curl -s http://h/latest/meta-data/instance-id | sed 's/(ins)/x/')\n--provider-id=$I",
+            BootPlan("ins-abc123"),
+            id="a plain parenthesis is no group for sed",
+        ),
+        pytest.param(
             "kubeadm join a:1 \\\n  --token t \\\n  --discovery-token-ca-cert-hash sha256:b --node-name n",
             BootPlan(node_name="n", join=JoinLine("a:1", "t", "sha256:b")),
             id="a line that goes on",

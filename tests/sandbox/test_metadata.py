@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 
 import pytest
@@ -33,6 +34,13 @@ END = datetime(2026, 3, 1, 23, 30, tzinfo=UTC)
 def test_metadata_has_the_notice_in_the_vendors_words(provider: ProviderName, path: str, text: str) -> None:
     assert path not in metadata_of(provider, "i-1", None)
     assert metadata_of(provider, "i-1", END)[path] == text
+
+
+def test_metadata_of_huawei_has_the_id_in_the_openstack_document_alone() -> None:
+    texts = metadata_of(ProviderName.HUAWEI, "7e1a6c0b", None)
+    assert {path: json.loads(text) for path, text in texts.items()} == {
+        "/openstack/latest/meta_data.json": {"uuid": "7e1a6c0b"}
+    }
 
 
 async def test_metadata_server_serves_each_machine_its_own() -> None:
