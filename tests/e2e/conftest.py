@@ -12,7 +12,13 @@ from sandbox.operator_processes import PROCESSES
 from sandbox.run_folder import StackFolder
 from sandbox.stack import Stack, StackOptions
 
-LONGEST_FIRST = ("test_kill_points.py", "test_chaos.py", "test_variants.py", "test_four_clouds.py", "test_commands.py")
+LONGEST_FIRST = (
+    "test_kill_points.py",
+    "test_chaos.py",
+    "test_variants.py",
+    "test_four_clouds.py",
+    "test_commands.py",
+)
 """So that several processes, each with files of its own, end at about the same time."""
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from sandbox.boot_script import BootPlan, BootScriptError, JoinLine, Taint, read_boot_script
 
+URL = "http://h/latest/meta-data/instance-id"
 METADATA = {"/latest/meta-data/instance-id": "ins-abc123"}
 
 PUBLIC = """\
@@ -58,12 +59,12 @@ def test_boot_script_reads_the_public_template() -> None:
             id="metadata that is not there",
         ),
         pytest.param(
-            "I=$(curl -s http://h/latest/meta-data/instance-id | sed 's/ins-\\(.*\\)/(\\1)/')\n--provider-id=$I",
-            BootPlan("(abc123)"),
+            f"I=$(curl -s {URL} | sed 's/ins-\\(.*\\)/<\\1>/')\n--provider-id=$I",
+            BootPlan("<abc123>"),
             id="metadata through sed",
         ),
         pytest.param(
-            "I=$(curl -s http://h/latest/meta-data/instance-id | sed 's/(ins)/x/')\n--provider-id=$I",
+            f"I=$(curl -s {URL} | sed 's/(ins)/x/')\n--provider-id=$I",
             BootPlan("ins-abc123"),
             id="a plain parenthesis is no group for sed",
         ),
