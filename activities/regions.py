@@ -159,7 +159,8 @@ class RegionActivities:
             self._left_since[str(request.region)] = since
             limit = as_of - timedelta(seconds=request.min_age_seconds)
             ours = [each for each in found if each.ours]
-            ripe = [each for each in ours if since[each.id] <= limit][:MAX_LEFTOVERS]
+            due = ours if request.release else []
+            ripe = [each for each in due if since[each.id] <= limit][:MAX_LEFTOVERS]
             provider.release(ripe)
         if ripe:
             activity.logger.info(

@@ -99,6 +99,8 @@ class LeftoversRequest(Contract):
     region: RegionKey
     min_age_seconds: float = 660
     """What was seen without a machine for less long may be about to get one."""
+    release: bool = True
+    """Whether ours are given up; False only tells of them."""
 
 
 class LeftoversReading(Contract):

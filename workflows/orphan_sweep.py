@@ -14,6 +14,7 @@ from activities.signatures import (
     EventsRequest,
     InstallationReading,
     InstancesRequest,
+    LeftoversRequest,
     OffersRequest,
     RegionRequest,
     SweepRecord,
@@ -22,6 +23,7 @@ from domain.contracts.announcements import Announcement
 from domain.contracts.facts import OwnedMachine
 from domain.contracts.instances import OfferQuery
 from domain.contracts.offers import CapacityType, Offer
+from domain.contracts.pools import OrphanPolicy
 from domain.contracts.sweeps import SweepReport
 from domain.decisions import orphans as judge
 from workflows import options
@@ -33,6 +35,7 @@ _ASKED_AT_ONCE: Final = 500
 _ENDED_AT_ONCE: Final = 100
 _EVENTS_AT_ONCE: Final = 50
 _PRICE_MAX_AGE: Final = timedelta(hours=1)
+_WITH_LEFTOVERS: Final = "20261129-leftovers"
 
 
 @workflow.defn(name=ORPHAN_SWEEP_WORKFLOW)
@@ -43,6 +46,8 @@ class OrphanSweep:
     def __init__(self, request: OrphanSweepInput) -> None:
         self._region = request.region
         self._settings = request.settings
+        self._released: tuple[str, ...] = ()
+        self._note = ""
 
     @workflow.run
     async def run(self, request: OrphanSweepInput) -> SweepReport:
@@ -51,6 +56,8 @@ class OrphanSweep:
         if first.highest_epoch > first.own_epoch:
             return await self._stand_down(first)
         await self._publish([judge.announce_retained(m, now=workflow.now()) for m in first.retained])
+        if workflow.patched(_WITH_LEFTOVERS):
+            await self._sweep_leftovers()
         suspected, _ = await self._disowned(self._old_enough(first))
         if not suspected:
             return await self._report(first, (), ())
@@ -115,6 +122,28 @@ class OrphanSweep:
                 offers += answer.offers
         return judge.priced(orphans, offers)
 
+    async def _sweep_leftovers(self) -> None:
+        """Addresses and disks without a machine; what cannot be read holds up nothing."""
+        release = self._settings.orphan_policy is OrphanPolicy.RECLAIM
+        request = LeftoversRequest(
+            region=self._region, min_age_seconds=self._settings.min_age_seconds, release=release
+        )
+        try:
+            found = await workflow.execute_activity(
+                signatures.sweep_leftovers, request, **options.sweep_leftovers(self._region)
+            )
+        except ActivityError as error:
+            self._note = f"addresses and disks were not swept: {error.cause}"
+            workflow.logger.warning("Leftovers are not swept", extra={"reason": str(error.cause)})
+            return
+        self._released = tuple(each.id for each in found.released)
+        now = workflow.now()
+        events = [judge.announce_released(each, now=now) for each in found.released]
+        stay = found.shown if release else (*found.waiting, *found.shown)
+        if stay:
+            events.append(judge.announce_leftovers(stay, where=str(self._region), now=now))
+        await self._publish(events)
+
     async def _reclaim(self, doomed: Sequence[OwnedMachine]) -> None:
         for part in _parts(doomed, _ENDED_AT_ONCE):
             await workflow.execute_activity(
@@ -161,6 +190,8 @@ class OrphanSweep:
             orphans=orphans,
             reclaimed=tuple(machine.instance_id for machine in doomed),
             retained=len(reading.retained),
+            released=self._released,
+            note=self._note,
         )
 
 

@@ -15,5 +15,7 @@ class SweepReport(Contract):
     """Ids of the orphans that were ended."""
     retained: int = 0
     """Machines that deleted pools gave up."""
+    released: tuple[str, ...] = ()
+    """Ids of addresses and disks of ours that no machine used and that were given up."""
     note: str = ""
-    """Why nothing was judged, if so."""
+    """What was not judged, and why; empty when everything was."""

@@ -1,5 +1,6 @@
 """Which machines are nobody's, and what is said and done about them."""
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -7,11 +8,14 @@ from typing import Final
 
 from domain.contracts.announcements import Announcement, EventReason, EventType
 from domain.contracts.facts import OwnedMachine, OwnershipAnswer
+from domain.contracts.leftovers import Leftover
 from domain.contracts.offers import Offer
 from domain.contracts.pools import OrphanPolicy
 
 MAX_ORPHANS: Final = 500
 """Judged in one sweep; the next one, minutes later, takes the rest."""
+
+_LEFTOVERS_NAMED: Final = 5
 
 
 def suspects(
@@ -101,6 +105,35 @@ def announce_retained(machine: OwnedMachine, *, now: datetime) -> Announcement:
         at=now,
         key=f"retained:{machine.region}:{machine.instance_id}",
     )
+
+
+def announce_released(leftover: Leftover, *, now: datetime) -> Announcement:
+    """The Event that names an address or disk that outlived its machine."""
+    return Announcement(
+        reason=EventReason.LEFTOVER_RELEASED,
+        message=f"{leftover.kind} {_named(leftover)} in {leftover.region} outlived its machine: released",
+        at=now,
+        key=f"released:{leftover.region}:{leftover.id}",
+    )
+
+
+def announce_leftovers(leftovers: Sequence[Leftover], *, where: str, now: datetime) -> Announcement:
+    """The one Event of what stays in a region without a machine; said again when it changes."""
+    named = ", ".join(f"{each.kind} {_named(each)}" for each in leftovers[:_LEFTOVERS_NAMED])
+    more = len(leftovers) - _LEFTOVERS_NAMED
+    rest = f" and {more} more" if more > 0 else ""
+    digest = hashlib.sha256(" ".join(sorted(each.id for each in leftovers)).encode()).hexdigest()[:12]
+    return Announcement(
+        reason=EventReason.LEFTOVERS_FOUND,
+        message=f"in {where} no machine uses {named}{rest}; release at the cloud what is no longer needed",
+        at=now,
+        key=f"leftovers:{where}:{digest}",
+    )
+
+
+def _named(leftover: Leftover) -> str:
+    name = f" ({leftover.name})" if leftover.name and leftover.name != leftover.id else ""
+    return f"{leftover.id}{name}"
 
 
 def announce_lost_epoch(own: int, highest: int, *, where: str, now: datetime) -> Announcement:

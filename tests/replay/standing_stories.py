@@ -7,6 +7,7 @@ from typing import Any
 
 from temporalio.client import Client, WorkflowHandle
 
+from domain.contracts.leftovers import Leftover, LeftoverKind
 from domain.contracts.names import TAG_EPOCH, TAG_INSTALLATION, TAG_POOL, TAG_RETAINED
 from domain.contracts.settings import SweepSettings, SyncSettings
 from tests.crd_bridge.waiting import until
@@ -31,6 +32,14 @@ async def sweep_reclaims(client: Client) -> list[WorkflowHandle[Any, Any]]:
     world.pools.owned["a"] = {world.cloud.add("a-1", pool="a", created_at=old).id}
     world.cloud.add("gone-1", pool="gone", created_at=old)
     world.cloud.add(created_at=old, tags={TAG_RETAINED: "inst-1"})
+    return [await _sweep(client, world)]
+
+
+async def sweep_finds_leftovers(client: Client) -> list[WorkflowHandle[Any, Any]]:
+    """A disk of another in the region, and an orphan."""
+    world = StandingWorld()
+    world.cloud.add("gone-1", pool="gone", created_at=datetime.now(UTC) - timedelta(hours=1))
+    world.cloud.left = [Leftover(region=REGION, kind=LeftoverKind.DISK, id="disk-1", ours=False)]
     return [await _sweep(client, world)]
 
 
@@ -81,5 +90,6 @@ async def sync_takes_new_settings(client: Client) -> list[WorkflowHandle[Any, An
 STANDING_STORIES: dict[str, Story] = {
     "sweep_reclaims": sweep_reclaims,
     "sweep_stands_down": sweep_stands_down,
+    "sweep_finds_leftovers": sweep_finds_leftovers,
     "sync_takes_new_settings": sync_takes_new_settings,
 }

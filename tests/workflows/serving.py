@@ -41,7 +41,11 @@ class StandingWorld:
     def by_queue(self) -> dict[str, Sequence[Callable[..., Any]]]:
         return {
             options.SYNC_QUEUE: [self.regions.watch_region],
-            options.cloud_queue(REGION): [self.regions.list_installation, self.market.list_offers],
+            options.cloud_queue(REGION): [
+                self.regions.list_installation,
+                self.regions.sweep_leftovers,
+                self.market.list_offers,
+            ],
             options.end_queue(REGION): [self.instances.terminate_instances],
             options.CLUSTER_QUEUE: [
                 self.owners.ask_owners,

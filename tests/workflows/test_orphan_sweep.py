@@ -7,8 +7,9 @@ import pytest
 from temporalio.client import Client
 
 from activities.cluster.base import POOLS
-from domain.contracts.errors import ClusterError, ErrorCode
+from domain.contracts.errors import ClusterError, ErrorCode, ProviderError
 from domain.contracts.installation import Installation
+from domain.contracts.leftovers import Leftover, LeftoverKind
 from domain.contracts.names import TAG_EPOCH, TAG_INSTALLATION, TAG_POOL, TAG_RETAINED
 from domain.contracts.pools import OrphanPolicy
 from domain.contracts.settings import SweepSettings
@@ -199,3 +200,38 @@ async def test_p02_machines_whose_record_was_lost_are_found_by_tag_and_ended(cli
     assert (first.seen, len(first.reclaimed), second.reclaimed) == (1000, 100, ())
     assert set(world.cloud.machines) == recorded
     assert world.events().count("OrphanReclaimed") == 100
+
+
+def a_disk(name: str, **tags: str) -> Leftover:
+    return Leftover(region=REGION, kind=LeftoverKind.DISK, id=name, ours=TAG_INSTALLATION in tags, tags=tags)
+
+
+async def test_p12_sweep_releases_what_outlived_our_machines_and_only_tells_of_the_rest(
+    client: Client,
+) -> None:
+    world = StandingWorld()
+    world.cloud.left = [a_disk("disk-ours", **{TAG_INSTALLATION: "inst-1"}), a_disk("disk-other", team="x")]
+    report = await sweep(client, world, min_age_seconds=0)
+    assert report.released == ("disk-ours",)
+    assert [each.id for each in world.cloud.left] == ["disk-other"]
+    assert world.events() == ["LeftoverReleased", "LeftoversFound"]
+
+
+async def test_p12_sweep_that_only_reports_releases_nothing(client: Client) -> None:
+    world = StandingWorld()
+    world.cloud.left = [a_disk("disk-ours", **{TAG_INSTALLATION: "inst-1"})]
+    report = await sweep(client, world, policy=OrphanPolicy.REPORT, min_age_seconds=0)
+    assert (report.released, len(world.cloud.left)) == ((), 1)
+    assert world.events() == ["LeftoversFound"]
+
+
+async def test_sweep_that_may_not_list_leftovers_judges_the_machines_all_the_same(client: Client) -> None:
+    world = StandingWorld()
+    world.cloud.faults["leftovers"] = [
+        ProviderError(ErrorCode.FORBIDDEN, "no rights", provider="tencent", operation="leftovers")
+    ]
+    orphan = world.cloud.add("gone-1", pool="gone", created_at=OLD)
+    report = await sweep(client, world)
+    assert report.reclaimed == (orphan.id,)
+    assert "addresses and disks were not swept" in report.note
+    assert "no rights" in report.note
