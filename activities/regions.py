@@ -51,6 +51,10 @@ _SIGNALS_AT_ONCE: Final = 20
 _REASON_CHARS: Final = 300
 
 
+async def _stay(region: RegionKey) -> None:
+    """Lanes are as fast as they always are."""
+
+
 class RegionSight:
     """What a watcher remembers of a region: what it told to whom, and how its polls went.
 
@@ -89,7 +93,10 @@ class RegionActivities:
         pools: PoolDirectory,
         *,
         jitter: Callable[[], float] = random.random,
+        ease: Callable[[RegionKey], Awaitable[None]] = _stay,
     ) -> None:
+        """Bind to live parts; ``ease`` is called after each poll and lets lanes that were slowed recover."""
+        self._ease = ease
         self._providers = providers
         self._installation = installation
         self._pools = pools
@@ -113,6 +120,7 @@ class RegionActivities:
         async with beating():
             while datetime.now(UTC) < until:
                 await watch.poll()
+                await self._ease(request.region)
                 await pause(watch.delay(self._jitter()))
         self._sights[str(request.region)] = sight
 

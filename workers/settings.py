@@ -77,9 +77,11 @@ class Settings(BaseSettings):
     """For clouds that bill in another currency than a pool counts in, comma-separated
     ``BASE/QUOTE=rate@day``, for example ``USD/CNY=7.12@2026-11-28``: the worth of one unit of BASE. A rate
     older than a week is not used: the offers are then left out, and the pool says so."""
-    cloud_calls_per_second: float = Field(default=5, gt=0)
-    """Calls a second and region for purchases and readings together. Half of the vendors' usual 10 or more,
-    since the server's limit lets bursts of twice the rate through."""
+    buy_calls_per_second: float = Field(default=5, gt=0)
+    """Calls a second and region in the lane of purchases. Half of the vendors' usual 10 or more, since the
+    server's limit lets bursts of twice the rate through."""
+    read_calls_per_second: float = Field(default=5, gt=0)
+    """Calls a second and region in the lane of readings, the sync's share included."""
     end_calls_per_second: float = Field(default=5, gt=0)
     """Calls a second and region in the lane of terminations and drains."""
     cloud_threads: int = Field(default=10, ge=1)

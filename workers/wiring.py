@@ -1,5 +1,6 @@
 """Composition root: adapters, activity objects and one Temporal worker per queue."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,15 +17,17 @@ from activities.instances import InstanceActivities
 from activities.market import MarketActivities
 from activities.nodes import NodeActivities
 from activities.owners import OwnerActivities
+from activities.pacing import LanePaces
 from activities.pods import PodActivities
 from activities.providers.registry import ProviderRegistry, build_adapter
 from activities.regions import RegionActivities
 from activities.status import StatusActivities
 from domain.contracts.installation import Installation
+from domain.contracts.lanes import Lane
 from domain.contracts.offers import RegionKey
 from workers.secrets import AccountCredentials, OperatorSecrets
 from workers.settings import Settings
-from workflows.options import CLUSTER_QUEUE, POOLS_QUEUE, SYNC_QUEUE, cloud_queue, end_queue
+from workflows.options import CLUSTER_QUEUE, POOLS_QUEUE, SYNC_QUEUE
 from workflows.orphan_sweep import OrphanSweep
 from workflows.pool import GPUSpotPool
 from workflows.region_sync import RegionSync
@@ -69,17 +72,19 @@ def build_hands(
     secrets: OperatorSecrets,
     installation: Installation,
 ) -> Hands:
-    """Bind the activities; adapters are built, and their SDKs imported, at first use."""
+    """Bind the activities, in a running loop; adapters are built, and their SDKs imported, at first use."""
+    paces = LanePaces(client, lane_rates(settings), asyncio.get_running_loop())
     registry = ProviderRegistry(
         settings.regions,
         lambda key: build_adapter(key, AccountCredentials(secrets, key), settings.endpoints),
+        on_throttled=paces.throttled,
     )
     pools = TemporalPools(client)
     return Hands(
         registry=registry,
         instances=InstanceActivities(registry, installation, secrets),
         market=MarketActivities(registry),
-        regions=RegionActivities(registry, installation, pools),
+        regions=RegionActivities(registry, installation, pools, ease=paces.ease),
         owners=OwnerActivities(cluster, pools),
         nodes=NodeActivities(cluster),
         pods=PodActivities(cluster),
@@ -89,17 +94,14 @@ def build_hands(
 
 
 def build_workers(settings: Settings, client: Client, hands: Hands) -> list[Worker]:
-    """One worker per queue: workflows, cluster, sync, and two for each served region."""
+    """One worker per queue: workflows, cluster, sync, and one for each lane of a served region."""
     workers = [
         _workflow_worker(settings, client),
         _cluster_worker(settings, client, hands),
         _sync_worker(settings, client, hands),
     ]
     for region in settings.regions:
-        workers += [
-            _cloud_worker(settings, client, hands, region),
-            _end_worker(settings, client, hands, region),
-        ]
+        workers += [_lane_worker(settings, client, hands, region, lane) for lane in Lane]
     return workers
 
 
@@ -150,56 +152,55 @@ def _sync_worker(settings: Settings, client: Client, hands: Hands) -> Worker:
     )
 
 
-def _cloud_worker(settings: Settings, client: Client, hands: Hands, region: RegionKey) -> Worker:
-    activities: list[Activity] = [
-        hands.instances.create_instance,
-        hands.instances.find_by_token,
-        hands.instances.describe,
-        hands.instances.list_pool,
-        hands.market.list_offers,
-        hands.regions.list_installation,
-        hands.regions.sweep_leftovers,
-    ]
+def _lane_worker(settings: Settings, client: Client, hands: Hands, region: RegionKey, lane: Lane) -> Worker:
+    slots = settings.end_slots if lane is Lane.ENDS else settings.cloud_threads
     return Worker(
         client,
-        task_queue=cloud_queue(region),
-        activities=activities,
-        activity_executor=ThreadPoolExecutor(settings.cloud_threads, thread_name_prefix=f"cloud-{region}"),
-        max_concurrent_activities=settings.cloud_threads,
-        max_task_queue_activities_per_second=cloud_rate(settings),
+        task_queue=lane.queue(region),
+        activities=_activities_of(lane, hands),
+        activity_executor=ThreadPoolExecutor(slots, thread_name_prefix=f"{lane}-{region}"),
+        max_concurrent_activities=slots,
+        max_task_queue_activities_per_second=lane_rates(settings)[lane],
         max_heartbeat_throttle_interval=_BEAT_THROTTLE,
         activity_task_poller_behavior=_BUSY_POLLERS,
         graceful_shutdown_timeout=_grace(settings),
     )
 
 
-def _end_worker(settings: Settings, client: Client, hands: Hands, region: RegionKey) -> Worker:
-    activities: list[Activity] = [
-        hands.instances.terminate_instances,
-        hands.instances.retain_instances,
-        hands.pods.drain_node,
-    ]
-    return Worker(
-        client,
-        task_queue=end_queue(region),
-        activities=activities,
-        activity_executor=ThreadPoolExecutor(settings.end_slots, thread_name_prefix=f"end-{region}"),
-        max_concurrent_activities=settings.end_slots,
-        max_task_queue_activities_per_second=settings.end_calls_per_second,
-        max_heartbeat_throttle_interval=_BEAT_THROTTLE,
-        activity_task_poller_behavior=_BUSY_POLLERS,
-        graceful_shutdown_timeout=_grace(settings),
-    )
+def _activities_of(lane: Lane, hands: Hands) -> list[Activity]:
+    match lane:
+        case Lane.PURCHASES:
+            return [hands.instances.create_instance]
+        case Lane.READINGS:
+            return [
+                hands.instances.find_by_token,
+                hands.instances.describe,
+                hands.instances.list_pool,
+                hands.market.list_offers,
+                hands.regions.list_installation,
+                hands.regions.sweep_leftovers,
+            ]
+        case Lane.ENDS:
+            return [
+                hands.instances.terminate_instances,
+                hands.instances.retain_instances,
+                hands.pods.drain_node,
+            ]
 
 
-def cloud_rate(settings: Settings) -> float:
-    """Activities a second for purchases and readings: the budget less the share of the region's sync.
+def lane_rates(settings: Settings) -> dict[Lane, float]:
+    """Activities a second of each lane of a region.
 
-    An activity of this queue makes one call, a repeated purchase two, a reading of offers a few that it
-    then serves to every pool; the sync makes one call per interval.
+    An activity makes one call, a repeated purchase two, a reading of offers a few that it then serves to
+    every pool. The share of the region's sync, one reading per interval, is taken off first.
     """
     sync_share = 1 / settings.polling_interval_seconds
-    return max(settings.cloud_calls_per_second - sync_share, settings.cloud_calls_per_second / 2)
+    reads = settings.read_calls_per_second
+    return {
+        Lane.PURCHASES: settings.buy_calls_per_second,
+        Lane.READINGS: max(reads - sync_share, reads / 2),
+        Lane.ENDS: settings.end_calls_per_second,
+    }
 
 
 def _grace(settings: Settings) -> timedelta:

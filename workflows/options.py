@@ -10,6 +10,7 @@ from typing import Final, TypedDict
 from temporalio.common import Priority, RetryPolicy
 from temporalio.workflow import ActivityCancellationType
 
+from domain.contracts.lanes import Lane
 from domain.contracts.offers import RegionKey
 from domain.contracts.settings import SyncSettings
 
@@ -19,16 +20,6 @@ CLUSTER_QUEUE: Final = "cluster"
 """Short calls to the Kubernetes API, and questions to other workflows."""
 SYNC_QUEUE: Final = "sync"
 """One long watching activity per region."""
-
-
-def cloud_queue(region: RegionKey) -> str:
-    """``cloud.{provider}.{account}.{region}``: purchases and readings of one region."""
-    return f"cloud.{region.provider}.{region.account}.{region.region}"
-
-
-def end_queue(region: RegionKey) -> str:
-    """The region's lane for terminations and drains, so that a burst of purchases cannot hold them up."""
-    return f"{cloud_queue(region)}.end"
 
 
 class ActivityOptions(TypedDict, total=False):
@@ -77,7 +68,7 @@ def create_instance(
         fairness_key: The pool's uid, so that one big pool does not hold up the others.
     """
     return ActivityOptions(
-        task_queue=cloud_queue(region),
+        task_queue=Lane.PURCHASES.queue(region),
         start_to_close_timeout=timedelta(seconds=90),
         schedule_to_close_timeout=timedelta(minutes=10),
         heartbeat_timeout=heartbeat,
@@ -90,28 +81,28 @@ def create_instance(
 
 def find_by_token(region: RegionKey) -> ActivityOptions:
     """Look for a launch of unknown outcome."""
-    return _reading(cloud_queue(region), within=timedelta(minutes=10))
+    return _reading(region, within=timedelta(minutes=10))
 
 
 def describe(region: RegionKey) -> ActivityOptions:
     """Read machines by id."""
-    return _reading(cloud_queue(region), within=timedelta(minutes=2))
+    return _reading(region, within=timedelta(minutes=2))
 
 
 def list_pool(region: RegionKey) -> ActivityOptions:
     """Read every machine of one pool."""
-    return _reading(cloud_queue(region), within=timedelta(minutes=2))
+    return _reading(region, within=timedelta(minutes=2))
 
 
 def list_offers(region: RegionKey) -> ActivityOptions:
     """Read price and stock."""
-    return _reading(cloud_queue(region), within=timedelta(minutes=2))
+    return _reading(region, within=timedelta(minutes=2))
 
 
 def list_installation(region: RegionKey) -> ActivityOptions:
     """Read every machine of the installation, for a sweep."""
     return ActivityOptions(
-        task_queue=cloud_queue(region),
+        task_queue=Lane.READINGS.queue(region),
         start_to_close_timeout=timedelta(seconds=60),
         schedule_to_close_timeout=timedelta(minutes=5),
         retry_policy=_CLOUD_RETRY,
@@ -122,7 +113,7 @@ def list_installation(region: RegionKey) -> ActivityOptions:
 def sweep_leftovers(region: RegionKey) -> ActivityOptions:
     """Release what survived machines, for a sweep: up to 100 calls, which are safe to repeat."""
     return ActivityOptions(
-        task_queue=cloud_queue(region),
+        task_queue=Lane.READINGS.queue(region),
         start_to_close_timeout=timedelta(minutes=5),
         schedule_to_close_timeout=timedelta(minutes=10),
         retry_policy=_CLOUD_RETRY,
@@ -130,9 +121,9 @@ def sweep_leftovers(region: RegionKey) -> ActivityOptions:
     )
 
 
-def _reading(queue: str, *, within: timedelta) -> ActivityOptions:
+def _reading(region: RegionKey, *, within: timedelta) -> ActivityOptions:
     return ActivityOptions(
-        task_queue=queue,
+        task_queue=Lane.READINGS.queue(region),
         start_to_close_timeout=timedelta(seconds=30),
         schedule_to_close_timeout=within,
         retry_policy=_CLOUD_RETRY,
@@ -144,7 +135,7 @@ def terminate_instances(
 ) -> ActivityOptions:
     """End machines, for as long as it takes; ``heartbeat`` is how soon a killed worker is noticed."""
     return ActivityOptions(
-        task_queue=end_queue(region),
+        task_queue=Lane.ENDS.queue(region),
         start_to_close_timeout=timedelta(seconds=60),
         heartbeat_timeout=heartbeat,
         retry_policy=_END_RETRY,
@@ -165,7 +156,7 @@ def drain_node(region: RegionKey, drain: timedelta) -> ActivityOptions:
         drain: Time from now to the deadline of the request.
     """
     return ActivityOptions(
-        task_queue=end_queue(region),
+        task_queue=Lane.ENDS.queue(region),
         # Pods that were deleted at the deadline still get the grace that is left.
         start_to_close_timeout=max(drain, timedelta()) + timedelta(minutes=5),
         heartbeat_timeout=timedelta(seconds=10),

@@ -13,13 +13,20 @@ from domain.contracts.leftovers import Leftover
 from domain.contracts.offers import InstanceType, Offer, RegionKey
 
 Answer = TypeVar("Answer")
+OnThrottled = Callable[[RegionKey, str], None]
+
+
+def nobody(key: RegionKey, operation: str) -> None:
+    """Nobody is told."""
 
 
 class InstrumentedProvider:
     """The same port, observed. Adds no call and changes no answer, but refused keys name their Secret."""
 
-    def __init__(self, provider: Provider) -> None:
+    def __init__(self, provider: Provider, on_throttled: OnThrottled = nobody) -> None:
+        """Observe an adapter; ``on_throttled`` is told the region and the operation, and must not fail."""
         self._provider = provider
+        self._on_throttled = on_throttled
 
     @property
     def key(self) -> RegionKey:
@@ -99,6 +106,8 @@ class InstrumentedProvider:
             outcome = error.code.value
             if error.code is ErrorCode.UNAUTHENTICATED:
                 error.args = (self._with_secret(str(error)),)
+            if error.code is ErrorCode.THROTTLED:
+                self._on_throttled(self.key, operation)
             metrics.PROVIDER_ERRORS.labels(provider, region, outcome).inc()
             if error.code is ErrorCode.UNKNOWN:
                 metrics.UNKNOWN_CODES.labels(provider, error.operation, error.vendor_code).inc()

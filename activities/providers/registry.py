@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol, cast
 
 from activities.providers.base import Credentials, Provider
-from activities.providers.instrumented import InstrumentedProvider
+from activities.providers.instrumented import InstrumentedProvider, OnThrottled, nobody
 from domain.contracts.errors import ErrorCode, ProviderError
 from domain.contracts.offers import ProviderName, RegionKey
 
@@ -27,7 +27,11 @@ Builder = Callable[[RegionKey], Provider]
 class ProviderRegistry:
     """Builds each served region's adapter once, at first use, and keeps it. Safe from several threads."""
 
-    def __init__(self, served: Iterable[RegionKey], build: Builder) -> None:
+    def __init__(
+        self, served: Iterable[RegionKey], build: Builder, on_throttled: OnThrottled = nobody
+    ) -> None:
+        """Serve these regions; ``on_throttled`` as for ``InstrumentedProvider``."""
+        self._on_throttled = on_throttled
         self._served = frozenset(str(key) for key in served)
         self._build = build
         self._built: dict[str, Provider] = {}
@@ -49,7 +53,7 @@ class ProviderRegistry:
             )
         with self._lock:
             if name not in self._built:
-                self._built[name] = InstrumentedProvider(self._build(key))
+                self._built[name] = InstrumentedProvider(self._build(key), self._on_throttled)
             return self._built[name]
 
     def close(self) -> None:

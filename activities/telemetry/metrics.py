@@ -55,6 +55,12 @@ CIRCUIT_OPEN: Final = Gauge(
     ("provider", "account", "region"),
     registry=REGISTRY,
 )
+LANE_RATE: Final = Gauge(
+    "spotgpu_lane_calls_per_second",
+    "Calls a second that a lane of a region may make now; less than its setting while the cloud throttles",
+    ("provider", "account", "region", "lane"),
+    registry=REGISTRY,
+)
 REGION_READ_TIME: Final = Gauge(
     "spotgpu_region_read_timestamp_seconds",
     "When a region was last listed with success, in Unix seconds",

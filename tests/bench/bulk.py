@@ -7,20 +7,22 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from domain.contracts.lanes import Lane
 from domain.contracts.offers import ProviderName
 from sandbox.clouds.tencent import TencentCloud
 from sandbox.operator_processes import PROCESSES, WORKER
 from tests.bench.meters import Usage, most_at_once
 from tests.bench.rig import Rig, now, running, tell, wait_until
 from workers.settings import Settings
-from workers.wiring import cloud_rate
+from workers.wiring import lane_rates
 
 POOL = "bench"
 SETTLE_SECONDS = 45.0
 """Longer than a polling interval: what the last join led to is over by then."""
 LIMIT_SECONDS = 400.0
 LIFTED: Mapping[str, str] = {
-    "SPOTGPU_CLOUD_CALLS_PER_SECOND": "1000",
+    "SPOTGPU_BUY_CALLS_PER_SECOND": "1000",
+    "SPOTGPU_READ_CALLS_PER_SECOND": "1000",
     "SPOTGPU_END_CALLS_PER_SECOND": "1000",
 }
 
@@ -177,4 +179,6 @@ def _rates(plan: BulkPlan) -> str:
     if plan.lifted:
         return "no limit, neither the cloud's nor the operator's"
     cloud = TencentCloud.rates_per_second["RunInstances"]
-    return f"cloud {cloud} purchases/s, operator's budget {cloud_rate(Settings()):.2f} calls/s"
+    return (
+        f"cloud {cloud} purchases/s, operator's budget {lane_rates(Settings())[Lane.PURCHASES]:.2f} calls/s"
+    )

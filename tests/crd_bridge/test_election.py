@@ -195,4 +195,6 @@ def test_durations_are_refused_when_a_leader_could_not_stop_in_time(bad: tuple[f
 
 def test_durations_within_a_lease_keep_the_usual_proportions() -> None:
     assert LeaseDurations.within(15) == LeaseDurations()
-    assert LeaseDurations.within(3) == LeaseDurations(3, 2, pytest.approx(0.4))
+    short = LeaseDurations.within(3)
+    assert (short.lease_seconds, short.renew_deadline_seconds) == (3, 2)
+    assert short.retry_seconds == pytest.approx(0.4)

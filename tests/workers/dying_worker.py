@@ -15,9 +15,10 @@ from temporalio.worker import Worker
 from activities.instances import InstanceActivities
 from domain.contracts.installation import Installation
 from domain.contracts.instances import Created, Instance, LaunchRequest, LaunchResult
+from domain.contracts.lanes import Lane
 from tests.fakes.provider import REGION, ZONE, FakeClouds, FakeProvider, FakeSecrets
 from tests.workers.one_purchase import OnePurchase
-from workflows.options import POOLS_QUEUE, cloud_queue
+from workflows.options import POOLS_QUEUE
 from workflows.runtime import DATA_CONVERTER, WORKFLOW_RUNNER
 
 
@@ -56,7 +57,7 @@ async def main(address: str, folder: Path, *, deadly: bool) -> None:
     with ThreadPoolExecutor(2) as threads:
         purchases = Worker(
             client,
-            task_queue=cloud_queue(REGION),
+            task_queue=Lane.PURCHASES.queue(REGION),
             activities=[hands.create_instance],
             activity_executor=threads,
             max_concurrent_activities=2,

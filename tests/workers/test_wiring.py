@@ -11,12 +11,13 @@ from temporalio.worker import Worker
 
 from activities import signatures
 from domain.contracts.installation import Installation
+from domain.contracts.lanes import Lane
 from domain.contracts.settings import SyncSettings
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.provider import REGION
 from workers.secrets import OperatorSecrets
 from workers.settings import Settings
-from workers.wiring import build_hands, build_workers, cloud_rate
+from workers.wiring import build_hands, build_workers, lane_rates
 from workflows import options
 
 pytestmark = pytest.mark.temporal
@@ -75,8 +76,7 @@ async def test_workflows_have_a_queue_without_activities(workers: list[Worker]) 
         options.POOLS_QUEUE,
         options.CLUSTER_QUEUE,
         options.SYNC_QUEUE,
-        options.cloud_queue(REGION),
-        options.end_queue(REGION),
+        *(lane.queue(REGION) for lane in Lane),
     }
 
 
@@ -87,6 +87,8 @@ async def test_workflows_have_a_queue_without_activities(workers: list[Worker]) 
         pytest.param(0.1, 1, 0.05, id="never below half the budget"),
     ],
 )
-def test_cloud_rate_leaves_room_for_the_sync(calls: float, interval: float, rate: float) -> None:
-    settings = Settings(cloud_calls_per_second=calls, polling_interval_seconds=interval)
-    assert cloud_rate(settings) == pytest.approx(rate)
+def test_lane_of_readings_leaves_room_for_the_sync(calls: float, interval: float, rate: float) -> None:
+    settings = Settings(read_calls_per_second=calls, polling_interval_seconds=interval)
+    rates = lane_rates(settings)
+    assert rates[Lane.READINGS] == pytest.approx(rate)
+    assert (rates[Lane.PURCHASES], rates[Lane.ENDS]) == (5, 5)

@@ -9,6 +9,7 @@ import pytest
 from temporalio.client import Client
 from temporalio.worker import Worker
 
+from domain.contracts.lanes import Lane
 from sandbox.temporal_server import TemporalServer, find_program
 from tests.workflows.outside import GUANGZHOU, Outside
 from workflows import options
@@ -32,7 +33,7 @@ async def client(temporal_address: str) -> Client:
 @asynccontextmanager
 async def serving(client: Client, outside: Outside, *, cached: int = 100) -> AsyncIterator[None]:
     """Workers for every queue of one region, until the block ends."""
-    queues = (options.CLUSTER_QUEUE, options.cloud_queue(GUANGZHOU), options.end_queue(GUANGZHOU))
+    queues = (options.CLUSTER_QUEUE, *(lane.queue(GUANGZHOU) for lane in Lane))
     workers = [
         Worker(client, task_queue=queue, activities=outside.activities(), max_concurrent_activities=20)
         for queue in queues

@@ -15,6 +15,7 @@ from activities.market import MarketActivities
 from activities.owners import OwnerActivities
 from activities.regions import RegionActivities
 from domain.contracts.installation import Installation
+from domain.contracts.lanes import Lane
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.directory import FakePools
 from tests.fakes.provider import REGION, FakeClouds, FakeProvider, FakeSecrets
@@ -41,12 +42,12 @@ class StandingWorld:
     def by_queue(self) -> dict[str, Sequence[Callable[..., Any]]]:
         return {
             options.SYNC_QUEUE: [self.regions.watch_region],
-            options.cloud_queue(REGION): [
+            Lane.READINGS.queue(REGION): [
                 self.regions.list_installation,
                 self.regions.sweep_leftovers,
                 self.market.list_offers,
             ],
-            options.end_queue(REGION): [self.instances.terminate_instances],
+            Lane.ENDS.queue(REGION): [self.instances.terminate_instances],
             options.CLUSTER_QUEUE: [
                 self.owners.ask_owners,
                 self.owners.record_sweep,

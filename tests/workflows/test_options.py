@@ -3,6 +3,7 @@ from datetime import timedelta
 
 import pytest
 
+from domain.contracts.lanes import Lane
 from domain.contracts.settings import SyncSettings
 from tests.fakes.provider import REGION
 from workflows import options
@@ -22,17 +23,21 @@ OF_REGION: dict[str, Callable[[], ActivityOptions]] = {
 }
 
 
-def test_queues_name_provider_account_and_region() -> None:
-    assert options.cloud_queue(REGION) == "cloud.tencent.tencent-credentials.ap-guangzhou"
-    assert options.end_queue(REGION) == "cloud.tencent.tencent-credentials.ap-guangzhou.end"
+LANES = {
+    "create_instance": Lane.PURCHASES,
+    "terminate_instances": Lane.ENDS,
+    "retain_instances": Lane.ENDS,
+    "drain_node": Lane.ENDS,
+}
+
+
+def test_queues_name_provider_account_region_and_lane() -> None:
+    assert Lane.PURCHASES.queue(REGION) == "cloud.tencent.tencent-credentials.ap-guangzhou.buy"
 
 
 @pytest.mark.parametrize("name", sorted(OF_REGION))
-def test_endings_have_a_lane_of_their_own(name: str) -> None:
-    ends = name in {"terminate_instances", "retain_instances", "drain_node"}
-    assert OF_REGION[name]().get("task_queue") == (
-        options.end_queue(REGION) if ends else options.cloud_queue(REGION)
-    )
+def test_purchases_and_endings_have_lanes_of_their_own(name: str) -> None:
+    assert OF_REGION[name]().get("task_queue") == LANES.get(name, Lane.READINGS).queue(REGION)
 
 
 @pytest.mark.parametrize("name", ["terminate_instances", "retain_instances"])

@@ -9,7 +9,7 @@ import pytest
 
 from tests.domain.decisions.pool_walk import Walk
 
-WALKS = int(os.environ.get("POOL_WALKS", "60"))
+WALKS = int(os.environ.get("POOL_WALKS", "40"))
 _PER_TEST = 10
 
 
