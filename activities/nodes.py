@@ -11,10 +11,10 @@ from activities.cluster.base import NODES, Cluster, Object
 from activities.cluster.node_changes import (
     Taint,
     change_node,
+    closed_by,
     provider_id_of,
     read_node,
     taints_of,
-    with_taint,
     without_taint,
 )
 from activities.failures import as_application_error
@@ -33,7 +33,6 @@ from domain.contracts.offers import CapacityType
 Item = TypeVar("Item")
 
 _AT_ONCE: Final = 10
-_NO_SCHEDULE: Final = "NoSchedule"
 
 
 class NodeActivities:
@@ -139,7 +138,7 @@ def settlement_patch(node: Object, wanted: NodeSettlement) -> Mapping[str, Any] 
 
 def _settled_taints(taints: list[Taint], wanted: NodeSettlement) -> list[Taint]:
     if wanted.labels.get(LABEL_LIFECYCLE) == CapacityType.SPOT:
-        taints = with_taint(taints, TAINT_SPOT, "true", _NO_SCHEDULE)
+        taints = closed_by(taints, TAINT_SPOT)
     if wanted.gpus_ready:
         return without_taint(taints, TAINT_GPU_NOT_READY)
-    return with_taint(taints, TAINT_GPU_NOT_READY, "true", _NO_SCHEDULE)
+    return closed_by(taints, TAINT_GPU_NOT_READY)

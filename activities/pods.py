@@ -9,7 +9,7 @@ from typing import Final
 from temporalio import activity
 
 from activities.cluster.base import PODS, Cluster, Object
-from activities.cluster.node_changes import change_node, taints_of, with_taint
+from activities.cluster.node_changes import change_node, closed_by, taints_of
 from activities.failures import as_application_error
 from activities.heartbeats import beating, pause
 from activities.signatures import DrainRequest
@@ -153,7 +153,7 @@ def must_leave(pod: Object) -> bool:
 
 
 def _cordon_patch(node: Object) -> Object | None:
-    taints = with_taint(taints_of(node), TAINT_DRAINING, "true", "NoSchedule")
+    taints = closed_by(taints_of(node), TAINT_DRAINING)
     if node["spec"].get("unschedulable") and taints == taints_of(node):
         return None
     return {"spec": {"unschedulable": True, "taints": taints}}

@@ -12,7 +12,6 @@ from temporalio.worker import Worker
 
 from workers import search_attributes
 from workers.connections import connect_cluster, connect_temporal
-from workers.errors import ConfigurationError
 from workers.health import Health, serve
 from workers.installation import read_or_make
 from workers.secrets import OperatorSecrets, check_account
@@ -46,7 +45,7 @@ async def run_worker(settings: Settings, stop: asyncio.Event) -> None:
             asyncio.get_running_loop(),
             max_age_seconds=settings.secret_max_age_seconds,
         )
-        await _check_accounts(settings, secrets)
+        await tell_of_accounts(settings, secrets)
         hands = build_hands(
             settings, client=client, cluster=cluster, secrets=secrets, installation=installation
         )
@@ -71,11 +70,16 @@ async def run_worker(settings: Settings, stop: asyncio.Event) -> None:
             await _drain(workers, running)
 
 
-async def _check_accounts(settings: Settings, secrets: OperatorSecrets) -> None:
-    accounts = sorted({region.account for region in settings.regions})
-    problems = [problem for name in accounts if (problem := await check_account(secrets, name))]
-    if problems:
-        raise ConfigurationError(f"{'; '.join(problems)}; create what is missing, or change SPOTGPU_REGIONS")
+async def tell_of_accounts(settings: Settings, secrets: OperatorSecrets) -> None:
+    """Log each account whose Secret is of no use yet.
+
+    The worker starts all the same: it serves the other accounts, the pools say which Secret is wrong, and
+    one that is mended is used without a restart.
+    """
+    for name in sorted({region.account for region in settings.regions}):
+        problem = await check_account(secrets, name)
+        if problem:
+            _log.error("Account cannot be used until its Secret is right", extra={"problem": problem})
 
 
 async def _begin_standing_work(client: Client, settings: Settings) -> None:

@@ -7,6 +7,7 @@ from activities.cluster.base import NODES, Cluster, Object
 from domain.contracts.errors import ClusterError, ErrorCode
 
 Taint = Mapping[str, Any]
+_NO_SCHEDULE: Final = "NoSchedule"
 Change = Callable[[Object], Mapping[str, Any] | None]
 """From a Node as read to a merge patch for it, or None when it is as it should be."""
 
@@ -61,12 +62,12 @@ def taints_of(node: Object) -> list[Taint]:
     return list(node.get("spec", {}).get("taints") or [])
 
 
-def with_taint(taints: Iterable[Taint], key: str, value: str, effect: str) -> list[Taint]:
-    """The taints with this one among them; one that is there already keeps its place."""
+def closed_by(taints: Iterable[Taint], key: str) -> list[Taint]:
+    """The taints with ``key=true:NoSchedule`` among them; one that is there already keeps its place."""
     kept = list(taints)
-    if any(taint["key"] == key and taint["effect"] == effect for taint in kept):
+    if any(taint["key"] == key and taint["effect"] == _NO_SCHEDULE for taint in kept):
         return kept
-    return [*kept, {"key": key, "value": value, "effect": effect}]
+    return [*kept, {"key": key, "value": "true", "effect": _NO_SCHEDULE}]
 
 
 def without_taint(taints: Iterable[Taint], key: str) -> list[Taint]:

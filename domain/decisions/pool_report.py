@@ -45,14 +45,14 @@ def report(draft: Draft, workflow: WorkflowRef) -> PoolStatus:
         hourly_cost=hourly_cost(draft),
         total_cost_this_month=month_cost(draft),
         cost_as_of=draft.now,
-        strategy=f"{strategy_name(draft)} ({strategy_of(draft).mode})",
+        strategy=f"{strategy_in_force(draft)} ({strategy_of(draft).mode})",
         workflow=workflow,
         last_sync_time=last_sync(draft),
         conditions=conditions,
     )
 
 
-def strategy_name(draft: Draft) -> str:
+def strategy_in_force(draft: Draft) -> str:
     """Name of the strategy in force, ``default`` when the pool names none or it was never found.
 
     While the one that the spec names cannot be found, the last good one stays in force under its own name.

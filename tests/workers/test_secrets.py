@@ -6,6 +6,8 @@ from activities.telemetry.logs import MASK, SECRETS
 from domain.contracts.errors import ClusterError, ErrorCode, ProviderError
 from tests.fakes.provider import REGION
 from workers.secrets import AccountCredentials, OperatorSecrets, check_account
+from workers.settings import Settings
+from workers.temporal_worker import tell_of_accounts
 
 KEYS = {"accessKeyId": "id-of-the-account", "accessKeySecret": "the-secret-of-the-account"}
 
@@ -95,6 +97,15 @@ async def test_credentials_of_a_silent_cluster_are_no_wrong_key() -> None:
 
 async def test_account_with_everything_has_no_problem() -> None:
     assert await check_account(secrets_of(Store(**{REGION.account: KEYS})), REGION.account) == ""
+
+
+async def test_worker_names_a_missing_secret_and_starts_all_the_same(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    await tell_of_accounts(Settings(regions=(REGION,)), secrets_of(Store()))
+    (record,) = caplog.records
+    assert record.levelname == "ERROR"
+    assert vars(record)["problem"] == "Secret ops/tencent-credentials does not exist"
 
 
 async def test_secret_that_names_a_role_needs_no_keys_and_masks_nothing() -> None:
