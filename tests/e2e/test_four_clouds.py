@@ -1,0 +1,212 @@
+"""One pool over all four clouds: three of them misbehave at the same time, each in its own way.
+
+Durations are shortened by 15, as the sandbox shortens the polling interval: an outage of ten minutes is 40 s.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import urllib.request
+from collections import defaultdict
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from domain.contracts.lanes import Lane
+from domain.contracts.offers import ProviderName
+from sandbox.accounts import NODE_CLASSES
+from sandbox.audit import audit, create_action
+from sandbox.clouds.faults import Fault, FaultKind
+from sandbox.expectation import expect
+from sandbox.operator_processes import WORKER
+from sandbox.run_folder import StackFolder
+from sandbox.stack import Stack, StackOptions
+from sandbox.watched_pool import WatchedPool, sell_nothing
+from workers.settings import Settings
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
+
+SHORTENED_BY = 15
+DOWN_SECONDS = 600 / SHORTENED_BY
+LEVEL_SECONDS = 120
+
+TENCENT, ALIYUN, HUAWEI, AWS = NODE_CLASSES
+THROTTLING, DOWN, TIMING_OUT, WELL = TENCENT, ALIYUN, HUAWEI, AWS
+TYPES = {
+    TENCENT: "GN7.2XLARGE32",
+    ALIYUN: "ecs.gn6i-c4g1.xlarge",
+    HUAWEI: "pi2.2xlarge.4",
+    AWS: "g4dn.xlarge",
+}
+REGIONS = {TENCENT: "ap-guangzhou", ALIYUN: "cn-shenzhen", HUAWEI: "cn-north-4", AWS: "us-west-2"}
+ENDING = {"TerminateInstances", "DeleteInstances", "DeleteServers"}
+
+
+@pytest.fixture(scope="module")
+def four_clouds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    options = StackOptions(os.environ, seed=4, clouds=tuple(NODE_CLASSES))
+    stack = Stack(StackFolder(tmp_path_factory.mktemp("four")), options, print)
+    stack.up()
+    yield stack
+    stack.down()
+
+
+@pytest.fixture
+def pool(four_clouds: Stack) -> Iterator[WatchedPool]:
+    pool = WatchedPool(four_clouds, "four", "four")
+    yield pool
+    for cloud in four_clouds.world.clouds:
+        four_clouds.cloud(cloud.provider).clear_faults()
+    pool.delete()
+
+
+def manifest(level: int) -> dict[str, Any]:
+    return {
+        "apiVersion": "spotgpu.zuoyang.cn/v1alpha1",
+        "kind": "GPUSpotPool",
+        "metadata": {},
+        "spec": {
+            "minInstances": level,
+            "maxInstances": 12,
+            "gpuTypes": ["T4-16G"],
+            "maxPricePerHour": 4,
+            "providers": [
+                {"name": name.value, "regions": [REGIONS[name]], "instanceTypes": [TYPES[name]]}
+                for name in NODE_CLASSES
+            ],
+            "scaleStrategy": {"scaleUpStep": 12, "scaleDownStep": 12, "cooldownSeconds": 1},
+        },
+    }
+
+
+def sell(stack: Stack, free: dict[ProviderName, int]) -> None:
+    """So many machines of the pool's type can be bought at each cloud, and nothing else."""
+    for name in NODE_CLASSES:
+        sell_nothing(stack, name)
+        zone = next(zone for zone in stack.zones(name) if zone.startswith(REGIONS[name]))
+        stack.cloud(name).set_free(zone, TYPES[name], free.get(name, 0))
+
+
+def by_cloud(pool: WatchedPool) -> dict[ProviderName, int]:
+    tags = {"spotgpu-pool": pool.uid}
+    return {name: len(pool.stack.cloud(name).machines(live=True, tags=tags)) for name in NODE_CLASSES}
+
+
+@contextmanager
+def misbehaving(stack: Stack) -> Generator[None]:
+    """One cloud throttles every second call, one is away, one accepts every second purchase in silence."""
+    stack.cloud(THROTTLING).set_fault(Fault(kind=FaultKind.THROTTLE, every=2))
+    action = create_action(TIMING_OUT)
+    stack.cloud(TIMING_OUT).set_fault(Fault(kind=FaultKind.HANG, action=action, every=2))
+    stack.switches.switch(DOWN, "refuse")
+    back = threading.Timer(DOWN_SECONDS, lambda: stack.switches.switch(DOWN, "accept"))
+    back.start()
+    try:
+        yield
+    finally:
+        back.join()
+
+
+def circuit(stack: Stack, provider: ProviderName) -> float | None:
+    """1 while the worker says that the region's circuit is open, 0 when closed, None when it says nothing."""
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with direct.open(stack.operator.metrics_url(WORKER), timeout=5) as answer:
+        families = text_string_to_metric_families(answer.read().decode())
+    wanted = {"provider": provider.value, "region": REGIONS[provider]}
+    return next(
+        (
+            sample.value
+            for family in families
+            for sample in family.samples
+            if sample.name == "spotgpu_provider_circuit_open" and wanted.items() <= sample.labels.items()
+        ),
+        None,
+    )
+
+
+def condition(pool: WatchedPool, kind: str) -> dict[str, Any]:
+    resource = pool.observer.pool_resource(pool.namespace, pool.name) or {}
+    conditions: list[dict[str, Any]] = resource.get("status", {}).get("conditions", [])
+    return next((each for each in conditions if each["type"] == kind), dict[str, Any]())
+
+
+def unavailable(pool: WatchedPool, status: str) -> bool | None:
+    """True when the pool's condition ``ProviderUnavailable`` has this status."""
+    return condition(pool, "ProviderUnavailable").get("status", "False") == status or None
+
+
+def events(pool: WatchedPool) -> list[dict[str, Any]]:
+    found = pool.observer.resource(f"/api/v1/namespaces/{pool.namespace}/events") or {"items": []}
+    return found["items"]
+
+
+def busiest(moments: list[datetime], window: timedelta) -> int:
+    """The most calls in any span of this length."""
+    return max((sum(0 <= (each - start) / window < 1 for each in moments) for start in moments), default=0)
+
+
+def over_budget(stack: Stack) -> list[str]:
+    """Regions and call classes with more calls than the operator's rates allow, by the clouds' own logs.
+
+    The budget is per region and class; Temporal lets bursts of twice a rate through.
+    """
+    settings = Settings()
+    rates = {
+        Lane.PURCHASES: settings.buy_calls_per_second,
+        Lane.READINGS: settings.read_calls_per_second,
+        Lane.ENDS: settings.end_calls_per_second,
+    }
+    found: list[str] = []
+    for name in NODE_CLASSES:
+        calls: dict[tuple[str, Lane], list[datetime]] = defaultdict(list)
+        for record in stack.cloud(name).requests():
+            calls[(record.region, lane_of(name, record.action))].append(record.at)
+        for (region, lane), moments in calls.items():
+            second, longer = busiest(moments, timedelta(seconds=1)), busiest(moments, timedelta(seconds=10))
+            if second > 2 * rates[lane] or longer > 11 * rates[lane]:
+                found.append(f"{name} {region} {lane}: {second} in 1 s, {longer} in 10 s")
+    return found
+
+
+def lane_of(provider: ProviderName, action: str) -> Lane:
+    """The call class of a vendor's action."""
+    if action == create_action(provider):
+        return Lane.PURCHASES
+    return Lane.ENDS if action in ENDING else Lane.READINGS
+
+
+def test_pool_keeps_its_level_while_three_of_four_clouds_misbehave(
+    four_clouds: Stack, pool: WatchedPool
+) -> None:
+    sell(four_clouds, dict.fromkeys(NODE_CLASSES, 1))
+    pool.apply(manifest(4))
+    expect("4 machines", lambda: pool.at_level(4), within_seconds=LEVEL_SECONDS)
+    assert by_cloud(pool) == dict.fromkeys(NODE_CLASSES, 1)
+    assert unavailable(pool, "False")
+
+    sell(four_clouds, {THROTTLING: 1, TIMING_OUT: 4, WELL: 1, DOWN: 6})
+    with misbehaving(four_clouds):
+        pool.patch(minInstances=10)
+        expect("the circuit opens", lambda: circuit(four_clouds, DOWN) or None, within_seconds=DOWN_SECONDS)
+        expect("the condition says so", lambda: unavailable(pool, "True"), within_seconds=DOWN_SECONDS)
+        assert REGIONS[DOWN] in condition(pool, "ProviderUnavailable")["message"]
+        expect("10 machines", lambda: pool.at_level(10), within_seconds=LEVEL_SECONDS)
+        assert by_cloud(pool) == {THROTTLING: 2, TIMING_OUT: 5, WELL: 2, DOWN: 1}
+
+    expect("the circuit closes", lambda: circuit(four_clouds, DOWN) == 0 or None, within_seconds=DOWN_SECONDS)
+    expect("the condition says so", lambda: unavailable(pool, "False"), within_seconds=DOWN_SECONDS)
+    assert pool.doubles() == []
+    assert pool.orphans() == []
+    log = four_clouds.cloud(TIMING_OUT).requests(create_action(TIMING_OUT))
+    assert "unanswered" in {record.outcome for record in log}
+    assert any(record.code for record in four_clouds.cloud(THROTTLING).requests())
+
+    pool.delete()
+    expect("nothing left", lambda: pool.is_gone() or None, within_seconds=LEVEL_SECONDS)
+    assert [line.partition("'")[0] for line in audit(four_clouds, pool.uid)] == list(NODE_CLASSES)
+    assert over_budget(four_clouds) == []
