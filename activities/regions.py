@@ -23,7 +23,7 @@ from activities.signatures import (
     WatchRegionRequest,
 )
 from activities.telemetry import metrics
-from domain.contracts.errors import ProviderError
+from domain.contracts.errors import KEYS_REFUSED, ErrorCode, ProviderError
 from domain.contracts.facts import OwnedMachine, RegionHealth, RegionObservation, RegionState
 from domain.contracts.installation import Installation
 from domain.contracts.instances import Instance, InstanceState
@@ -65,11 +65,14 @@ class RegionSight:
         self.polled_at: datetime | None = None
         self.failures = 0
         self.reason = ""
+        self.code: ErrorCode | None = None
+        """Of the newest failure; None after a success."""
         self.retry_after = timedelta()
         self.told: dict[str, str] = {}
         """Pool uid to the digest of the machines that it was last told of."""
         self.workflow_ids: dict[str, str] = {}
-        self.told_health: RegionHealth | None = None
+        self.told_health: tuple[RegionHealth, bool] | None = None
+        """What pools know: the health, and whether a person must mend the keys."""
         self.announced = False
         """Whether every pool of the region was told everything once."""
         self.switches = SwitchSight()
@@ -218,14 +221,14 @@ class _Watch:
             instances = await asyncio.to_thread(self._list)
         except ProviderError as error:
             sight.failures += 1
-            sight.reason = str(error)[:_REASON_CHARS]
+            sight.reason, sight.code = str(error)[:_REASON_CHARS], error.code
             sight.retry_after = error.retry_after or timedelta()
             activity.logger.warning(
                 "Region could not be listed",
                 extra={"region": str(self._region), "failures": sight.failures, "reason": sight.reason},
             )
         else:
-            sight.failures, sight.reason, sight.retry_after = 0, "", timedelta()
+            sight.failures, sight.reason, sight.code, sight.retry_after = 0, "", None, timedelta()
             await self._undisturbed(self._tell_changes(as_of, instances))
             provider = self._providers.provider(self._region)
             await self._undisturbed(self._renewals.tend(provider, _owned(self._region, instances), as_of))
@@ -270,13 +273,18 @@ class _Watch:
             self._sight.told[uid] = digest_of(machines)
 
     async def _tell_health(self, now: datetime) -> None:
-        health = self._sight.health(self._request.settings.failures_to_open)
-        if health is self._sight.told_health:
+        sight = self._sight
+        health = sight.health(self._request.settings.failures_to_open)
+        # While a region fails, its cause may change: pools hear of it when a person is needed, or no more.
+        news = (health, health is not RegionHealth.OK and sight.code in KEYS_REFUSED)
+        if news == sight.told_health:
             return
         await self._learn_pools()
-        state = RegionState(region=self._region, as_of=now, health=health, reason=self._sight.reason)
-        await _all(self._tell(uid, REGION_STATE, state) for uid in sorted(self._sight.workflow_ids))
-        self._sight.told_health = health
+        state = RegionState(
+            region=self._region, as_of=now, health=health, reason=sight.reason, code=sight.code
+        )
+        await _all(self._tell(uid, REGION_STATE, state) for uid in sorted(sight.workflow_ids))
+        sight.told_health = news
 
     async def _learn_pools(self) -> None:
         self._sight.workflow_ids |= await self._pools.in_region(self._region)

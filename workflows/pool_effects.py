@@ -10,6 +10,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_
 from activities import signatures
 from domain.contracts import commands as c
 from domain.contracts import outcomes as o
+from domain.contracts.errors import ErrorCode
 from domain.contracts.resolved import ResolvedPool
 from domain.contracts.settings import PoolSettings
 from workflows import options
@@ -130,16 +131,15 @@ class Effects:
 
     async def _read_region(self, command: c.ReadRegion) -> o.Fact:
         request = signatures.PoolRegionRequest(region=command.region, pool_uid=self._resolved.uid)
-        return await _fact_of(
-            workflow.execute_activity(
+        try:
+            return await workflow.execute_activity(
                 signatures.list_pool,
                 request,
                 summary=str(command.region),
                 **options.list_pool(command.region),
-            ),
-            lambda observation: observation,
-            lambda error: o.RegionReadFailed(region=command.region, error=error),
-        )
+            )
+        except ActivityError as error:
+            return o.RegionReadFailed(region=command.region, error=text_of(error), code=code_of(error))
 
     async def _read_nodes(self) -> o.Fact:
         request = signatures.PoolNodesRequest(pool_uid=self._resolved.uid)
@@ -266,6 +266,12 @@ def named(names: Sequence[str]) -> str:
     """The first names and how many more, as the summary of a step."""
     more = len(names) - _MAX_NAMED
     return ", ".join(names[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def code_of(error: ActivityError) -> ErrorCode | None:
+    """The class of an activity's failure, if it is one of ours."""
+    kind = error.cause.type if isinstance(error.cause, ApplicationError) else None
+    return ErrorCode(kind) if kind in set(ErrorCode) else None
 
 
 def text_of(error: ActivityError) -> str:

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from activities.providers.base import Capability, Provider
 from activities.telemetry import metrics
-from domain.contracts.errors import MAX_MESSAGE_CHARS, ErrorCode, ProviderError
+from domain.contracts.errors import KEYS_REFUSED, MAX_MESSAGE_CHARS, ErrorCode, ProviderError
 from domain.contracts.instances import Created, Instance, LaunchRequest, LaunchResult, OfferQuery, Rejected
 from domain.contracts.leftovers import Leftover
 from domain.contracts.offers import InstanceType, Offer, RegionKey
@@ -41,7 +41,7 @@ class InstrumentedProvider:
     def launch(self, request: LaunchRequest, user_data: str) -> LaunchResult:
         """See ``Provider.launch``; a market answer counts under its code."""
         result = self._observe("launch", lambda: self._provider.launch(request, user_data), _launch_outcome)
-        if isinstance(result, Rejected) and result.code is ErrorCode.UNAUTHENTICATED:
+        if isinstance(result, Rejected) and result.code in KEYS_REFUSED:
             return result.model_copy(update={"message": self._with_secret(result.message)})
         return result
 
@@ -104,7 +104,7 @@ class InstrumentedProvider:
             outcome = outcome_of(answer)
         except ProviderError as error:
             outcome = error.code.value
-            if error.code is ErrorCode.UNAUTHENTICATED:
+            if error.code in KEYS_REFUSED:
                 error.args = (self._with_secret(str(error)),)
             if error.code is ErrorCode.THROTTLED:
                 self._on_throttled(self.key, operation)

@@ -51,6 +51,9 @@ DISPOSITIONS: Final[dict[ErrorCode, Disposition]] = {
     ErrorCode.UNKNOWN: Disposition(retryable=True),
 }
 
+KEYS_REFUSED: Final = frozenset({ErrorCode.UNAUTHENTICATED, ErrorCode.FORBIDDEN})
+"""What only a person can mend: in the Secret of the account, or in the account's rights."""
+
 
 class ProviderError(Exception):
     """A cloud call failed. Market answers to a launch are values (``Refusal``), not this.

@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
+from domain.contracts.errors import ErrorCode
 from domain.contracts.instances import Instance
 from domain.contracts.model import AwareDatetime, Contract
 from domain.contracts.offers import CapacityType, RegionKey
@@ -33,6 +34,8 @@ class RegionState(Contract):
     as_of: AwareDatetime
     health: RegionHealth
     reason: str = ""
+    code: ErrorCode | None = None
+    """Class of the failure that ``reason`` tells of; None when there is none."""
 
 
 class NodeFact(Contract):

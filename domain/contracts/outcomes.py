@@ -1,5 +1,6 @@
 """How a command ended: the facts that a pool's own effects bring back."""
 
+from domain.contracts.errors import ErrorCode
 from domain.contracts.facts import Demand, DrainResult, NodesSeen, RegionObservation, RegionState
 from domain.contracts.instances import Instance, LaunchResult
 from domain.contracts.model import AwareDatetime, Contract
@@ -57,6 +58,8 @@ class RegionReadFailed(Contract):
 
     region: RegionKey
     error: str
+    code: ErrorCode | None = None
+    """Class of the fault; None for one that is not of the closed set, for example a time-out."""
 
 
 class NodesReadFailed(Contract):

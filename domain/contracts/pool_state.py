@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
+from domain.contracts.errors import ErrorCode
 from domain.contracts.facts import Demand, NodeFact, RegionHealth
 from domain.contracts.model import AwareDatetime, Contract
 from domain.contracts.offers import Offer, RegionKey
@@ -132,6 +133,8 @@ class RegionView(Contract):
     """Newest observation; None until the region was read once in this chain."""
     health: RegionHealth = RegionHealth.OK
     reason: str = ""
+    code: ErrorCode | None = None
+    """Class of the failure that ``health`` comes from; None when it is well, or nobody said."""
     retry_at: AwareDatetime | None = None
     """No reading is tried before."""
     reading: bool = False

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 from domain.contracts.catalogue import known_gpu_types, types_for
-from domain.contracts.errors import ErrorCode
+from domain.contracts.errors import KEYS_REFUSED, ErrorCode
 from domain.contracts.facts import RegionHealth
 from domain.contracts.offers import ProviderName
-from domain.contracts.pool_state import LeaveReason, Machine, MachinePhase
+from domain.contracts.pool_state import LeaveReason, Machine, MachinePhase, RegionView
 from domain.contracts.status import Condition, ConditionType
 from domain.decisions.holds import REASON_QUOTA
 from domain.decisions.pool_costs import hourly_cost, month_cost
@@ -18,6 +18,7 @@ from domain.decisions.pool_regions import regions_of_spec
 
 _ALWAYS = (ConditionType.READY,)
 _MAX_MESSAGE = 1024
+_KEYS_REJECTED = "CredentialsRejected"
 
 
 @dataclass(frozen=True)
@@ -179,17 +180,22 @@ def _not_served(draft: Draft) -> list[tuple[str, str]]:
 
 
 def _unwell(draft: Draft) -> list[tuple[str, str]]:
-    found = [
-        ("Unreachable", f"{view.region.provider} {view.region.region}: {view.reason or view.health}")
+    """Regions that fail and accounts that are refused; first what waits for a person."""
+    regions = [
+        (_cause(view), f"{view.region.provider} {view.region.region}: {view.reason or view.health}")
         for view in draft.state.regions.values()
         if view.health is not RegionHealth.OK
     ]
-    found.extend(
-        ("CredentialsRejected", hold.reason)
+    holds = [
+        (_KEYS_REJECTED, hold.reason)
         for hold in rejected_holds(draft)
         if not hold.reason.startswith(f"{ErrorCode.INVALID_REQUEST}:") and hold.until > draft.now
-    )
-    return found
+    ]
+    return sorted(regions + holds, key=lambda problem: problem[0] != _KEYS_REJECTED)
+
+
+def _cause(view: RegionView) -> str:
+    return _KEYS_REJECTED if view.code in KEYS_REFUSED else "Unreachable"
 
 
 def _bootstrap(draft: Draft) -> Verdict:

@@ -4,7 +4,7 @@ from collections import Counter
 
 from domain.contracts.announcements import EventReason
 from domain.contracts.commands import Launch, ReadOffers
-from domain.contracts.errors import ErrorCode
+from domain.contracts.errors import KEYS_REFUSED, ErrorCode
 from domain.contracts.facts import RegionHealth
 from domain.contracts.instances import OfferQuery
 from domain.contracts.money import ExchangeRate
@@ -107,8 +107,8 @@ def launches_barred(draft: Draft, *, before_reading: bool = False) -> str:
 
 def rejected_holds(draft: Draft) -> tuple[OfferHold, ...]:
     """Holds that stand for a wrong request or wrong rights, which an edit may have mended."""
-    codes = (ErrorCode.INVALID_REQUEST, ErrorCode.UNAUTHENTICATED, ErrorCode.FORBIDDEN)
-    return tuple(h for h in draft.state.holds if h.reason.startswith(tuple(f"{c}:" for c in codes)))
+    codes = tuple(f"{code}:" for code in (ErrorCode.INVALID_REQUEST, *sorted(KEYS_REFUSED)))
+    return tuple(h for h in draft.state.holds if h.reason.startswith(codes))
 
 
 # Rounds of offers -----------------------------------------------------------------------------------

@@ -3,8 +3,9 @@
 from datetime import timedelta
 
 from domain.contracts.announcements import EventReason
-from domain.contracts.errors import ErrorCode
+from domain.contracts.errors import KEYS_REFUSED, ErrorCode
 from domain.contracts.instances import Refusal, Rejected
+from domain.contracts.offers import RegionKey
 from domain.contracts.pool_state import Machine, OfferHold
 from domain.decisions.holds import active_hold, with_refusal
 from domain.decisions.launch_requests import subnets_of
@@ -67,7 +68,7 @@ def absorb_rejection(draft: Draft, machine: Machine, rejected: Rejected) -> None
     """The request cannot succeed as it is: hold the region (or the account's cloud) and say why."""
     _forget(draft, machine)
     offer = machine.offer
-    wide = rejected.code in (ErrorCode.UNAUTHENTICATED, ErrorCode.FORBIDDEN)
+    wide = rejected.code in KEYS_REFUSED
     prefix = f"{offer.provider}" if wide else f"{offer.provider}/{offer.region}"
     subject = (
         f"{offer.provider}: Secret {offer.account}" if wide else f"{offer.provider} {offer.region}: launch"
@@ -76,6 +77,13 @@ def absorb_rejection(draft: Draft, machine: Machine, rejected: Rejected) -> None
     hold = OfferHold(prefix=prefix, until=draft.now + _REJECTED_HOLD, reason=f"{rejected.code}: {reason}")
     draft.update(holds=(*(h for h in draft.state.holds if h.prefix != prefix), hold))
     draft.announce(EventReason.LAUNCH_REJECTED, reason, machine.token, warning=True)
+
+
+def forget_refused_keys(draft: Draft, region: RegionKey) -> None:
+    """The account's keys work again: launches are not held on their account any more."""
+    codes = tuple(f"{code}:" for code in sorted(KEYS_REFUSED))
+    kept = (h for h in draft.state.holds if h.prefix != region.provider or not h.reason.startswith(codes))
+    draft.update(holds=tuple(kept))
 
 
 def hold_failed_offer(draft: Draft, machine: Machine) -> None:

@@ -4,6 +4,7 @@ from datetime import datetime
 
 from domain.contracts.announcements import EventReason
 from domain.contracts.catalogue import instance_type as catalogued_type
+from domain.contracts.errors import KEYS_REFUSED
 from domain.contracts.facts import RegionHealth, RegionObservation, RegionState
 from domain.contracts.instances import Instance, InstanceState
 from domain.contracts.names import TAG_SLOT
@@ -16,6 +17,7 @@ from domain.decisions.pool_launches import name_machine
 from domain.decisions.pool_nodes import meet_strays
 from domain.decisions.pool_presence import see_absent, see_present
 from domain.decisions.pool_purchases import NO_REGION
+from domain.decisions.pool_refusals import forget_refused_keys
 from domain.decisions.pool_regions import is_usable
 
 _MAX_ADOPTED = 1000
@@ -32,7 +34,8 @@ def absorb_observation(draft: Draft, fact: RegionObservation) -> None:
     pause = draft.now + seconds(draft.settings.confirm_absence_seconds) if view.reading else None
     draft.set_region(fact.region, as_of=fact.as_of, reading=False, retry_at=pause)
     if view.health is not RegionHealth.OK and _is_news(view, fact.as_of):
-        draft.set_region(fact.region, health=RegionHealth.OK, reason="", health_as_of=fact.as_of)
+        draft.set_region(fact.region, health=RegionHealth.OK, reason="", code=None, health_as_of=fact.as_of)
+        _take_mended_keys(draft, view)
     _end_wait_for_region(draft, fact.region, was_usable=was_usable)
     present = {instance.id: instance for instance in fact.instances}
     for machine in draft.machines:
@@ -204,7 +207,11 @@ def absorb_region_state(draft: Draft, fact: RegionState) -> None:
     if not _is_news(view, fact.as_of) or older_than_our_reading:
         return
     was_usable = is_usable(draft, fact.region)
-    draft.set_region(fact.region, health=fact.health, reason=fact.reason, health_as_of=fact.as_of)
+    draft.set_region(
+        fact.region, health=fact.health, reason=fact.reason, code=fact.code, health_as_of=fact.as_of
+    )
+    if fact.health is RegionHealth.OK:
+        _take_mended_keys(draft, view)
     _end_wait_for_region(draft, fact.region, was_usable=was_usable)
 
 
@@ -218,4 +225,11 @@ def absorb_region_read_failed(draft: Draft, fact: RegionReadFailed) -> None:
         retry_at=retry,
         health=health if health is RegionHealth.CIRCUIT_OPEN else RegionHealth.STALE,
         reason=fact.error,
+        code=fact.code,
     )
+
+
+def _take_mended_keys(draft: Draft, before: RegionView) -> None:
+    """A region that refused the keys takes them again: so will launches."""
+    if before.code in KEYS_REFUSED:
+        forget_refused_keys(draft, before.region)

@@ -10,6 +10,7 @@ from temporalio.exceptions import ApplicationError
 from activities.regions import RegionActivities, RegionSight, probe_delay
 from activities.signatures import LeftoversRequest, RegionRequest, WatchRegionRequest
 from domain.contracts.errors import ErrorCode
+from domain.contracts.facts import RegionState
 from domain.contracts.installation import Installation
 from domain.contracts.instances import InstanceState
 from domain.contracts.leftovers import Leftover, LeftoverKind
@@ -159,6 +160,32 @@ async def test_watch_that_never_saw_the_region_does_not_call_it_ok(cloud: FakePr
         await watched.until(lambda: pools.observations("a"))
         await watched.until(lambda: len(pools.healths("a")) == 2)
     assert pools.healths("a") == ["stale", "ok"]
+
+
+async def test_watch_tells_when_a_failing_region_begins_to_refuse_the_keys(cloud: FakeProvider) -> None:
+    pools = FakePools("a")
+    async with Watched(cloud, pools) as watched:
+        await watched.polls(1)
+        codes = [ErrorCode.UNAVAILABLE] * 4 + [ErrorCode.UNAUTHENTICATED] * 4
+        cloud.faults["list_tagged"] = [a_fault(code) for code in codes]
+        await watched.until(lambda: pools.healths("a")[-1:] == ["ok"] and len(pools.healths("a")) > 1)
+    states = [payload for _, _, payload in pools.told if isinstance(payload, RegionState)]
+    assert [(state.health.value, state.code) for state in states] == [
+        ("ok", None),
+        ("stale", ErrorCode.UNAVAILABLE),
+        ("circuit-open", ErrorCode.UNAUTHENTICATED),
+        ("ok", None),
+    ]
+
+
+async def test_watch_tells_when_an_open_circuit_has_another_cause(cloud: FakeProvider) -> None:
+    pools = FakePools("a")
+    async with Watched(cloud, pools) as watched:
+        await watched.polls(1)
+        codes = [ErrorCode.UNAUTHENTICATED] * 5 + [ErrorCode.FORBIDDEN] + [ErrorCode.UNAVAILABLE] * 2
+        cloud.faults["list_tagged"] = [a_fault(code) for code in codes]
+        await watched.until(lambda: pools.healths("a")[-1:] == ["ok"] and len(pools.healths("a")) > 1)
+    assert pools.healths("a") == ["ok", "stale", "circuit-open", "circuit-open", "ok"]
 
 
 async def test_watch_renewed_in_the_same_process_tells_nothing_twice(cloud: FakeProvider) -> None:

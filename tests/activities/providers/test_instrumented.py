@@ -1,9 +1,11 @@
+from typing import Literal
+
 import pytest
 
 from activities.providers.instrumented import InstrumentedProvider
 from activities.telemetry import metrics
 from domain.contracts.errors import ErrorCode, ProviderError
-from domain.contracts.instances import OfferQuery, Refusal
+from domain.contracts.instances import OfferQuery, Refusal, Rejected
 from domain.contracts.names import TAG_POOL
 from tests.activities.builders import a_fault, a_request, an_offer
 from tests.fakes.provider import FakeProvider
@@ -62,3 +64,17 @@ def test_instrumented_counts_a_crash_as_one(cloud: FakeProvider) -> None:
     with pytest.raises(KeyError):
         InstrumentedProvider(cloud).describe(["ins-1"])
     assert calls("describe", "crashed") == before + 1
+
+
+@pytest.mark.parametrize("code", [ErrorCode.UNAUTHENTICATED, ErrorCode.FORBIDDEN])
+def test_instrumented_names_the_secret_when_keys_are_refused(
+    cloud: FakeProvider, code: Literal[ErrorCode.UNAUTHENTICATED, ErrorCode.FORBIDDEN]
+) -> None:
+    provider = InstrumentedProvider(cloud)
+    cloud.faults["list_tagged"] = [a_fault(code)]
+    with pytest.raises(ProviderError, match="Secret tencent-credentials"):
+        provider.list_tagged({})
+    cloud.answers = [Rejected(code=code, vendor_code="AuthFailure")]
+    result = provider.launch(a_request(), "script")
+    assert isinstance(result, Rejected)
+    assert "Secret tencent-credentials" in result.message
