@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import platform
@@ -10,12 +9,12 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox.control_plane import compilation
+from sandbox.control_plane.file_lock import exclusive
 from sandbox.control_plane.go_toolchain import find_go
 
 ASSETS_VARIABLE = "KUBEBUILDER_ASSETS"
@@ -26,7 +25,6 @@ PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler
 MODULE_FOLDER = Path(__file__).parent
 """Holds go.mod and go.sum of Kubernetes and etcd; kwok's are in its subfolder."""
 
-_WAIT_REPORT_SECONDS = 10.0
 _LOCK_FILES = ("go.mod", "go.sum", "kwok/go.mod", "kwok/go.sum")
 
 
@@ -72,10 +70,34 @@ def find_or_build(env: Mapping[str, str], progress: Callable[[str], None]) -> Bi
         return _check_assets(Path(assets))
     target = cache_folder(env) / cache_key(MODULE_FOLDER)
     if not target.exists():
-        with _exclusive(target.with_name(f"{target.name}.lock"), progress):
-            if not target.exists():
-                _build(target, env, progress)
+        what = "the Kubernetes control plane once (about five minutes on two cores)"
+        build_once(target, what, _control_plane_programs(), env, progress)
     return Binaries.in_folder(target)
+
+
+def build_once(
+    target: Path,
+    what: str,
+    programs: Sequence[compilation.Program],
+    env: Mapping[str, str],
+    progress: Callable[[str], None],
+) -> None:
+    """Build programs into a folder of the cache, unless another process does so first.
+
+    Args:
+        target: The folder; whole or absent, whatever interrupts the build.
+        what: Told while it is built.
+        programs: What shall be in it.
+        env: Environment to find Go in and to build in.
+        progress: Told in one line what is being done.
+
+    Raises:
+        GoToolchainError: There is no Go and none can be installed.
+        CompilationError: Go could not build a program.
+    """
+    with exclusive(target.with_name(f"{target.name}.lock"), progress):
+        if not target.exists():
+            _build(target, what, programs, env, progress)
 
 
 def cache_folder(env: Mapping[str, str]) -> Path:
@@ -87,19 +109,30 @@ def cache_folder(env: Mapping[str, str]) -> Path:
 
 def cache_key(module_folder: Path) -> str:
     """Return ``<version>-<hash>``: another lock file, platform or build option is another build."""
+    return f"{kubernetes_version(module_folder)}-{locks_hash(module_folder, _LOCK_FILES)}"
+
+
+def locks_hash(module_folder: Path, lock_files: Sequence[str]) -> str:
+    """Return 12 hex digits of what shapes a build: lock files, platform and options."""
     digest = hashlib.sha256()
-    for name in _LOCK_FILES:
+    for name in lock_files:
         digest.update(name.encode() + b"\0" + (module_folder / name).read_bytes() + b"\0")
     digest.update(f"{platform.system()} {platform.machine()} {compilation.OPTIONS}".encode())
-    return f"{kubernetes_version(module_folder)}-{digest.hexdigest()[:12]}"
+    return digest.hexdigest()[:12]
 
 
 def kubernetes_version(module_folder: Path) -> str:
     """Return the pinned version, such as ``v1.36.3``, from go.mod."""
-    return _required_version(module_folder / "go.mod", "k8s.io/kubernetes")
+    return required_version(module_folder / "go.mod", "k8s.io/kubernetes")
 
 
-def _required_version(go_mod: Path, module: str) -> str:
+def _control_plane_programs() -> list[compilation.Program]:
+    kwok_version = required_version(MODULE_FOLDER / "kwok" / "go.mod", "sigs.k8s.io/kwok")
+    return compilation.control_plane_programs(MODULE_FOLDER, kubernetes_version(MODULE_FOLDER), kwok_version)
+
+
+def required_version(go_mod: Path, module: str) -> str:
+    """Return the version of a module that go.mod pins, such as ``v0.8.0``."""
     match = re.search(rf"^\s*(?:require )?{re.escape(module)} (v\S+)", go_mod.read_text(), re.MULTILINE)
     if match is None:
         raise ValueError(f"{go_mod} does not require {module}: restore the file from the repository")
@@ -121,47 +154,27 @@ def _check_assets(folder: Path) -> Binaries:
     )
 
 
-@contextmanager
-def _exclusive(lock_path: Path, progress: Callable[[str], None]) -> Generator[None]:
-    """Hold the lock file; the kernel gives it back when the holder dies."""
-    lock_path.parent.mkdir(parents=True, exist_ok=True)
-    with lock_path.open("a") as lock:
-        started = time.monotonic()
-        told = -_WAIT_REPORT_SECONDS
-        while not _try_lock(lock.fileno()):
-            waited = time.monotonic() - started
-            if waited - told >= _WAIT_REPORT_SECONDS:
-                progress(f"another process builds the control plane, waiting for it: {waited:.0f} s")
-                told = waited
-            time.sleep(0.2)
-        yield
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _build(target: Path, env: Mapping[str, str], progress: Callable[[str], None]) -> None:
+def _build(
+    target: Path,
+    what: str,
+    programs: Sequence[compilation.Program],
+    env: Mapping[str, str],
+    progress: Callable[[str], None],
+) -> None:
     """Build into a folder beside ``target`` and rename it: the target is whole or absent."""
     for leftover in target.parent.glob(f"{target.name}.tmp-*"):
         shutil.rmtree(leftover)  # of a builder that was killed: the lock is ours
     go = find_go(env, target.parent, progress)
-    progress(f"building the Kubernetes control plane once, into {target} (about five minutes on two cores)")
+    progress(f"building {what}, into {target}")
     started = time.monotonic()
     kept_log = target.with_name(f"{target.name}.build.log")
     with tempfile.TemporaryDirectory(prefix=f"{target.name}.tmp-", dir=target.parent) as scratch:
         order = compilation.Order(
             go=go,
-            module_folder=MODULE_FOLDER,
+            programs=programs,
             output=Path(scratch, "bin"),
             log=kept_log,
-            kubernetes_version=kubernetes_version(MODULE_FOLDER),
-            kwok_version=_required_version(MODULE_FOLDER / "kwok" / "go.mod", "sigs.k8s.io/kwok"),
         )
         compilation.compile_programs(order, env, progress)
         Path(scratch, "bin").rename(target)
-    progress(f"the control plane is built: {time.monotonic() - started:.0f} s")
+    progress(f"built in {time.monotonic() - started:.0f} s: {target}")

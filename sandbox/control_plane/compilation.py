@@ -1,4 +1,4 @@
-"""Compiling the six programs with Go from the pinned modules of this folder."""
+"""Compiling programs with Go from the pinned modules of this folder."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,21 +31,30 @@ class CompilationError(Exception):
 
 
 @dataclass(frozen=True)
+class Program:
+    """One program and the module that pins it."""
+
+    name: str
+    package: str
+    folder: Path
+    """Holds go.mod and go.sum."""
+    link_options: str = "-s -w"
+
+
+@dataclass(frozen=True)
 class Order:
-    """What to compile, from where, to where."""
+    """What to compile, and to where."""
 
     go: Path
-    module_folder: Path
+    programs: Sequence[Program]
     output: Path
     """Folder of the programs; made if absent."""
     log: Path
     """Go's own output, one line for each package it compiles."""
-    kubernetes_version: str
-    kwok_version: str
 
 
 def compile_programs(order: Order, env: Mapping[str, str], progress: Callable[[str], None]) -> None:
-    """Compile all six programs into ``order.output``.
+    """Compile every program of the order into its folder.
 
     Raises:
         CompilationError: Go ended with an error, or made no program.
@@ -53,29 +62,20 @@ def compile_programs(order: Order, env: Mapping[str, str], progress: Callable[[s
     order.output.mkdir(parents=True, exist_ok=True)
     order.log.write_text("")
     build_env = _build_env(env)
-    programs = _programs(order)
-    for number, program in enumerate(programs, 1):
-        step = f"building {program.name} ({number} of {len(programs)})"
+    for number, program in enumerate(order.programs, 1):
+        step = f"building {program.name} ({number} of {len(order.programs)})"
         progress(step)
         _compile(order, program, build_env, lambda news, step=step: progress(f"{step}: {news}"))
 
 
-@dataclass(frozen=True)
-class _Program:
-    name: str
-    package: str
-    folder: Path
-    link_options: str
-
-
-def _programs(order: Order) -> list[_Program]:
-    """List what to compile, Kubernetes first: etcd shares most of its packages."""
+def control_plane_programs(module_folder: Path, kubernetes_version: str, kwok_version: str) -> list[Program]:
+    """List the six, Kubernetes first: etcd shares most of its packages."""
     kubernetes = [
-        _Program(name, package, order.module_folder, _kubernetes_link_options(order.kubernetes_version))
+        Program(name, package, module_folder, _kubernetes_link_options(kubernetes_version))
         for name, package in _KUBERNETES_PACKAGES.items()
     ]
-    kwok_options = f"-s -w -X sigs.k8s.io/kwok/pkg/consts.Version={order.kwok_version}"
-    return [*kubernetes, _Program("kwok", _KWOK_PACKAGE, order.module_folder / "kwok", kwok_options)]
+    kwok_options = f"-s -w -X sigs.k8s.io/kwok/pkg/consts.Version={kwok_version}"
+    return [*kubernetes, Program("kwok", _KWOK_PACKAGE, module_folder / "kwok", kwok_options)]
 
 
 def _build_env(env: Mapping[str, str]) -> dict[str, str]:
@@ -97,9 +97,7 @@ def _kubernetes_link_options(version: str) -> str:
     return "-s -w " + " ".join(f"-X {_VERSION_VARIABLE}.{name}={value}" for name, value in values.items())
 
 
-def _compile(
-    order: Order, program: _Program, env: Mapping[str, str], progress: Callable[[str], None]
-) -> None:
+def _compile(order: Order, program: Program, env: Mapping[str, str], progress: Callable[[str], None]) -> None:
     """Run one ``go build``; its process group ends with us, also when we are interrupted."""
     output = order.output / program.name
     options = [f"-ldflags={program.link_options}", "-o", str(output)]

