@@ -24,7 +24,7 @@ from sandbox.control_plane.annotations import (
     POWER_OFF,
     POWER_ON,
 )
-from sandbox.metadata import metadata_of
+from sandbox.metadata import metadata_of_machine
 from sandbox.node_api import JsonObject, NodeApi, NodeApiError
 
 MACHINE = "sandbox.spotgpu.zuoyang.io/machine"
@@ -132,7 +132,12 @@ class Machines:
         life = self._lives.get(machine_id)
         if life is None or life.phase is Phase.DARK:
             return None
-        return metadata_of(life.provider, machine_id, life.machine.reclaim_at)
+        return metadata_of_machine(life.provider, life.machine)
+
+    def provider_of(self, machine_id: str) -> ProviderName | None:
+        """Cloud of a machine that ever had power; None for an unknown one."""
+        life = self._lives.get(machine_id)
+        return life.provider if life else None
 
     def _power_on(self, provider: ProviderName, machine: Machine) -> None:
         life = Life(provider, machine, self._take_fault(provider))
@@ -197,7 +202,7 @@ class Machines:
 
     def _boot(self, life: Life) -> BootPlan | None:
         """Run the script; None, and the reason in the note, when it makes no Node."""
-        metadata = metadata_of(life.provider, life.machine.id, life.machine.reclaim_at)
+        metadata = metadata_of_machine(life.provider, life.machine)
         try:
             plan = read_boot_script(life.machine.order.user_data, metadata)
             life.note = self._join_refusal(life, plan.join)

@@ -62,7 +62,7 @@ class World:
             proxy.name: TcpFaults(proxy.name, proxy.upstream_host, proxy.upstream_port)
             for proxy in config.tcp_proxies
         }
-        self._metadata = MetadataServer(self._machines.metadata)
+        self._metadata = MetadataServer(self._machines.metadata, self._machines.provider_of)
         self._control = WorldControl(self._machines, self._api, self._http, self._tcp)
 
     async def start(self) -> None:

@@ -150,6 +150,7 @@ class AdminApi:
             ("DELETE", "hooks"): self.clear_hooks,
             ("POST", "hooks/{id}/release"): self.release_hook,
             ("POST", "reclaim"): self.reclaim,
+            ("POST", "warn"): self.warn,
             ("POST", "terminate"): self.terminate,
             ("POST", "stock"): self.stock,
             ("POST", "price"): self.price,
@@ -235,6 +236,12 @@ class AdminApi:
         body = await _body(request, ReclaimRequest)
         machine = self._live_machine(body.id)
         self._cloud.ledger.reclaim(machine.id, notice_seconds=body.notice_seconds)
+        return _json(self._view(machine).model_dump(mode="json"))
+
+    async def warn(self, request: web.Request) -> web.Response:
+        """Let a machine hear that it might be taken back, where its cloud has a word for it."""
+        machine = self._live_machine((await _body(request, MachineRequest)).id)
+        self._cloud.ledger.warn(machine.id)
         return _json(self._view(machine).model_dump(mode="json"))
 
     async def terminate(self, request: web.Request) -> web.Response:

@@ -112,6 +112,10 @@ class CloudControl:
         """The cloud takes a machine back."""
         self._call("POST", "reclaim", ReclaimRequest(id=machine_id, notice_seconds=notice_seconds))
 
+    def warn(self, machine_id: str) -> None:
+        """A machine hears that it might be taken back, where its cloud has a word for it."""
+        self._call("POST", "warn", MachineRequest(id=machine_id))
+
     def terminate(self, machine_id: str) -> None:
         """A machine disappears, ended by somebody else."""
         self._call("POST", "terminate", MachineRequest(id=machine_id))

@@ -76,6 +76,7 @@ class Machine:
     Attributes:
         vendor_state: When set, the dialect reports this word instead of its own for ``state``.
         reclaim_at: When the cloud takes it back, once a notice was given.
+        risk_at: When the cloud said that it might take it back, on clouds that say so.
     """
 
     id: str
@@ -89,6 +90,7 @@ class Machine:
     running_at: datetime | None = None
     notice_at: datetime | None = None
     reclaim_at: datetime | None = None
+    risk_at: datetime | None = None
     ended_at: datetime | None = None
     gone_at: datetime | None = None
     end_reason: EndReason = EndReason.NONE
@@ -258,6 +260,14 @@ class Ledger:
             machine.reclaim_at = machine.notice_at + timedelta(seconds=notice_seconds)
         for listener in self.listeners.on_notice:
             listener(machine, machine.reclaim_at)
+
+    def warn(self, machine_id: str) -> None:
+        """The cloud says that it might take a machine back soon: a hint that may come to nothing.
+
+        Raises:
+            KeyError: no such machine.
+        """
+        self._machines[machine_id].risk_at = self._clock()
 
     def advance(self) -> None:
         """Carry out what is due: machines start, notices expire, ended machines disappear."""

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = ("activities", "crd_bridge", "domain", "sandbox", "workers", "workflows")
+ROOMS = ("activities", "crd_bridge", "domain", "node_agent", "sandbox", "workers", "workflows")
 
 
 @cache

@@ -6,10 +6,11 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
+from aiohttp import ClientSession
 
 from domain.contracts.offers import ProviderName
 from sandbox.boot_script import JoinLine
@@ -17,6 +18,7 @@ from sandbox.ca_hash import ca_cert_hash
 from sandbox.clouds.ledger import Ledger, LedgerSettings, Order
 from sandbox.control_plane.launcher import ControlPlane
 from sandbox.machines import Life, MachineFault, Machines, MachineSettings, Phase
+from sandbox.metadata import MetadataServer
 from sandbox.node_api import ApiAccess, JsonObject, NodeApi
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
@@ -128,6 +130,32 @@ async def test_machine_joins_with_what_its_user_data_says(world: World) -> None:
 
     await until(ready, "kwok makes the Node Ready")
     assert (await world.node(life))["status"]["allocatable"][GPU] == "1"
+
+
+async def test_machine_hears_from_its_metadata_that_it_is_taken_back_while_it_has_power(
+    world: World,
+) -> None:
+    life = await world.buy()
+    server = MetadataServer(world.machines.metadata, world.machines.provider_of)
+    url = await server.start()
+
+    async def ask(leaf: str) -> tuple[int, str]:
+        address = f"{url}/machines/{life.machine.id}/latest/{leaf}"
+        async with ClientSession() as client, client.get(address) as answer:
+            return answer.status, await answer.text()
+
+    assert await ask("meta-data/placement/zone") == (200, "ap-guangzhou-3")
+    assert await ask("user-data") == (200, life.machine.order.user_data)
+    assert await ask("meta-data/spot/termination-time") == (404, "")
+    world.ledger.reclaim(life.machine.id, notice_seconds=120)
+    status, text = await ask("meta-data/spot/termination-time")
+    assert life.machine.reclaim_at is not None
+    local = life.machine.reclaim_at + timedelta(hours=8)
+    assert (status, text) == (200, local.strftime("%Y-%m-%d %H:%M:%S"))
+    assert world.machines.provider_of(life.machine.id) is ProviderName.TENCENT
+    world.ledger.vanish(life.machine.id)
+    assert await ask("meta-data/spot/termination-time") == (404, "")
+    await server.stop()
 
 
 async def test_machine_costs_two_requests_to_join(world: World) -> None:

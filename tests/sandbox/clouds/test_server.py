@@ -185,6 +185,8 @@ def test_switches_reclaim_terminate_and_stop_the_sale(world: Served):
     for token in ("token-1", "token-2"):
         world.send(token=token)
     first, second = (machine.id for machine in world.control.machines())
+    world.control.warn(first)
+    assert world.cloud.ledger.find([first])[0].risk_at is not None
     world.control.reclaim(first, notice_seconds=60)
     assert world.control.machines()[0].reclaim_at is not None
     world.control.terminate(second)
