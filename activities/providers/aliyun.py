@@ -8,7 +8,6 @@ Source: ECS API reference and error tables (2021, single pages 2026) and the SDK
 
 import base64
 import json
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_FLOOR, Decimal
@@ -28,6 +27,7 @@ from activities.providers.aliyun_sdk import EcsClient
 from activities.providers.base import Capability, Credentials
 from activities.providers.dead_man import to_minute
 from activities.providers.endpoints import endpoint_from
+from activities.providers.keyed_client import KeyedClient
 from activities.providers.leftover_checks import check_ours
 from domain.contracts.errors import ErrorCode, ProviderError
 from domain.contracts.instances import (
@@ -233,11 +233,9 @@ class AliyunProvider:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._key = key
-        self._credentials = credentials
         self._settings = settings
         self._now = now
-        self._lock = threading.Lock()
-        self._built: tuple[Mapping[str, str], EcsClient] | None = None
+        self._clients = KeyedClient(credentials, self._connect)
 
     @property
     def key(self) -> RegionKey:
@@ -257,7 +255,7 @@ class AliyunProvider:
         body = launch_body(request, user_data, self._settings)
         try:
             with translate_errors("RunInstances", creating=True):
-                answer = answers.RunInstances.model_validate(self._client().call("RunInstances", body))
+                answer = answers.RunInstances.model_validate(self._clients.get().call("RunInstances", body))
         except ProviderError as fault:
             return market_answer(fault)
         ids = answer.instance_id_sets.instance_id_set
@@ -427,25 +425,16 @@ class AliyunProvider:
         check_ours(NAME, leftovers, supported=False)
 
     def close(self) -> None:
-        """Forget the client and its keys. The SDK keeps its connections per process, not per client."""
-        with self._lock:
-            self._built = None
+        """Release the connections and forget the keys."""
+        self._clients.close()
 
     def _read(self, action: str, parameters: Mapping[str, object], shape: type[_Shape]) -> _Shape:
         with translate_errors(action):
-            return shape.model_validate(self._client().call(action, parameters))
+            return shape.model_validate(self._clients.get().call(action, parameters))
 
     def _call(self, action: str, parameters: Mapping[str, object]) -> None:
         with translate_errors(action):
-            self._client().call(action, parameters)
-
-    def _client(self) -> EcsClient:
-        """The client for the keys of this moment; keys are read at each use."""
-        keys = dict(self._credentials.read())
-        with self._lock:
-            if self._built is None or self._built[0] != keys:
-                self._built = (keys, self._connect(keys))
-            return self._built[1]
+            self._clients.get().call(action, parameters)
 
     def _connect(self, keys: Mapping[str, str]) -> EcsClient:
         return EcsClient(

@@ -8,6 +8,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from activities.providers.aliyun_sdk import AnsweredError, UnansweredError
+from activities.providers.codes import classify_by_prefix
 from domain.contracts.errors import ErrorCode, ProviderError
 from domain.contracts.instances import LaunchResult, Refusal, Rejected
 from domain.contracts.offers import ProviderName
@@ -91,17 +92,8 @@ BUSY_RETRY_AFTER: Final = timedelta(seconds=10)
 
 
 def classify(vendor_code: str, *, creating: bool) -> ErrorCode:
-    """The closed class of a vendor's code, by its longest listed prefix.
-
-    Args:
-        vendor_code: The cloud's word; empty when an error answer had none.
-        creating: Whether a machine was being bought, so that an internal error may have made it.
-    """
-    table = {**ERROR_CODES, **REFUSALS}
-    prefixes = [prefix for prefix in table if vendor_code.startswith(prefix)]
-    code = table[max(prefixes, key=len)] if prefixes else ErrorCode.UNKNOWN
-    may_have_run = code is ErrorCode.UNAVAILABLE or not vendor_code
-    return ErrorCode.UNKNOWN_OUTCOME if creating and may_have_run else code
+    """The closed class of this cloud's word; see ``classify_by_prefix``."""
+    return classify_by_prefix(vendor_code, {**ERROR_CODES, **REFUSALS}, creating=creating)
 
 
 @contextmanager

@@ -89,6 +89,9 @@ class EcsClient:
         )
         self._client = import_module("alibabacloud_ecs20140526.client").Client(config)
 
+    def close(self) -> None:
+        """Nothing to release: the SDK keeps its connections per process, not per client."""
+
     def call(self, action: str, parameters: Mapping[str, object]) -> Mapping[str, object]:
         """Send one request.
 

@@ -27,6 +27,7 @@ from activities.providers.aws_sdk import Ec2Calls
 from activities.providers.base import Capability, Credentials
 from activities.providers.dead_man import no_switch
 from activities.providers.endpoints import endpoint_from
+from activities.providers.keyed_client import KeyedClient
 from activities.providers.leftover_checks import check_ours, release_each
 from domain.contracts.errors import ErrorCode, ProviderError
 from domain.contracts.instances import (
@@ -236,11 +237,10 @@ class AwsProvider:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._key = key
-        self._credentials = credentials
         self._settings = settings
         self._now = now
         self._lock = threading.Lock()
-        self._built: tuple[Mapping[str, str], Ec2Calls] | None = None
+        self._clients = KeyedClient(credentials, self._connect)
         self._root_devices: dict[str, str] = {}
         self._unseen: dict[str, datetime] = {}
         """Machines that were bought here and that no list has shown yet, with the time of purchase."""
@@ -263,7 +263,7 @@ class AwsProvider:
         try:
             body = launch_body(request, user_data, self._root_device(request.image_id))
             with translate_errors("RunInstances", creating=True):
-                answer = answers.RunInstances.model_validate(self._calls().call("RunInstances", body))
+                answer = answers.RunInstances.model_validate(self._clients.get().call("RunInstances", body))
         except ProviderError as fault:
             return _market_answer(fault)
         if len(answer.instances) != 1:
@@ -440,7 +440,7 @@ class AwsProvider:
         added = {"Tags": [{"Key": TAG_RETAINED, "Value": installation}]}
         for action, tags in (("CreateTags", added), ("DeleteTags", {"Tags": [{"Key": TAG_INSTALLATION}]})):
             with translate_errors(action):
-                self._calls().call(action, {**machines, **tags})
+                self._clients.get().call(action, {**machines, **tags})
 
     def dead_man_times(self, instance_ids: Sequence[str]) -> dict[str, datetime]:
         """None: there is no such switch."""
@@ -471,14 +471,11 @@ class AwsProvider:
     def _give_up(self, leftover: Leftover) -> None:
         operation, parameters = aws_leftovers.release_call(leftover)
         with translate_errors(operation):
-            self._calls().call(operation, parameters)
+            self._clients.get().call(operation, parameters)
 
     def close(self) -> None:
         """Release the connections and forget the keys."""
-        with self._lock:
-            built, self._built = self._built, None
-        if built is not None:
-            built[1].close()
+        self._clients.close()
 
     def _pages(
         self, operation: str, parameters: Mapping[str, object], shape: type[_Page]
@@ -496,16 +493,7 @@ class AwsProvider:
 
     def _read(self, operation: str, parameters: Mapping[str, object], shape: type[_Shape]) -> _Shape:
         with translate_errors(operation):
-            return shape.model_validate(self._calls().call(operation, parameters))
-
-    def _calls(self) -> Ec2Calls:
-        """The client for the keys of this moment; keys are read at each use."""
-        keys = dict(self._credentials.read())
-        with self._lock:
-            if self._built is None or self._built[0] != keys:
-                # The client before stays open for the threads that are using it; nobody holds it after them.
-                self._built = (keys, self._connect(keys))
-            return self._built[1]
+            return shape.model_validate(self._clients.get().call(operation, parameters))
 
     def _connect(self, keys: Mapping[str, str]) -> Ec2Calls:
         return Ec2Calls(

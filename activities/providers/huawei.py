@@ -8,7 +8,6 @@ The Secret's ``projectId.<region>`` or ``projectId`` names the project; without 
 Source: the SDK's own texts (3.1.219, 2026) and the ECS error tables (2026).
 """
 
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -31,6 +30,7 @@ from activities.providers.huawei_errors import (
 )
 from activities.providers.huawei_purchase import SPOT_MODE, client_token, launch_body, launch_flaw
 from activities.providers.huawei_sdk import Answer, EcsCalls, UnansweredError
+from activities.providers.keyed_client import KeyedClient
 from activities.providers.leftover_checks import check_ours, release_each
 from domain.contracts.errors import ErrorCode, ProviderError
 from domain.contracts.instances import (
@@ -169,11 +169,9 @@ class HuaweiProvider:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._key = key
-        self._credentials = credentials
         self._settings = settings
         self._now = now
-        self._lock = threading.Lock()
-        self._built: tuple[Mapping[str, str], EcsCalls] | None = None
+        self._clients = KeyedClient(credentials, self._connect)
 
     @property
     def key(self) -> RegionKey:
@@ -213,7 +211,7 @@ class HuaweiProvider:
         return self._post(token, launch_body(request, user_data, with_bid=False))
 
     def _post(self, token: str, body: Mapping[str, object]) -> answers.CreatedServers:
-        calls = self._calls()
+        calls = self._clients.get()
         with translate_errors("CreatePostPaidServers", creating=True):
             answer = calls.call("CreatePostPaidServers", body, x_client_token=token)
             made = answers.CreatedServers.model_validate(answer.body)
@@ -279,7 +277,7 @@ class HuaweiProvider:
         }
         try:
             with translate_errors("DeleteServers"):
-                self._calls().call("DeleteServers", body)
+                self._clients.get().call("DeleteServers", body)
         except ProviderError as fault:
             if fault.code not in (ErrorCode.NOT_FOUND, ErrorCode.CONFLICT):
                 raise
@@ -329,7 +327,7 @@ class HuaweiProvider:
     def _page(self, **which: str | int) -> tuple[tuple[answers.SeenServer, ...], list[Instance]]:
         """Records of one page, and the machines among them."""
         with translate_errors("ListServersDetails"):
-            answer = self._calls().call("ListServersDetails", **which)
+            answer = self._clients.get().call("ListServersDetails", **which)
             seen = answers.ServersDetails.model_validate(answer.body).servers
             machines = (instance_from(each, self._key.region) for each in seen)
             return seen, [machine for machine in machines if machine is not None]
@@ -382,7 +380,7 @@ class HuaweiProvider:
 
     def _on_demand_price(self, instance_type: str) -> PriceQuote | None:
         """The price of one hour; None for an account that may not ask, or a type that has none."""
-        calls = self._calls()
+        calls = self._clients.get()
         try:
             with translate_errors("ListOnDemandResourceRatings"):
                 body = rating_body(calls.project_id, self._key.region, instance_type)
@@ -410,7 +408,7 @@ class HuaweiProvider:
         try:
             for action, body in (("BatchCreateServerTags", added), ("BatchDeleteServerTags", taken)):
                 with translate_errors(action):
-                    self._calls().call(action, body, server_id=instance_id)
+                    self._clients.get().call(action, body, server_id=instance_id)
         except ProviderError as fault:
             if fault.code is not ErrorCode.NOT_FOUND:
                 raise
@@ -433,7 +431,7 @@ class HuaweiProvider:
         action = "UpdateServerAutoTerminateTime"
         try:
             with translate_errors(action):
-                self._calls().call(action, {"auto_terminate_time": time_text}, server_id=instance_id)
+                self._clients.get().call(action, {"auto_terminate_time": time_text}, server_id=instance_id)
         except ProviderError as fault:
             if fault.code is not ErrorCode.NOT_FOUND:
                 raise
@@ -456,28 +454,16 @@ class HuaweiProvider:
         self, service: str, method: str, path: str, query: Mapping[str, str | int] | None = None, /
     ) -> Answer:
         with translate_errors(f"{service} {method}"):
-            return self._calls().request(service, method, path, query)
+            return self._clients.get().request(service, method, path, query)
 
     def close(self) -> None:
         """Release the connections and forget the keys."""
-        with self._lock:
-            built, self._built = self._built, None
-        if built is not None:
-            built[1].close()
+        self._clients.close()
 
     def _read(self, action: str, shape: type[_Shape], **fields: str | int) -> _Shape:
         with translate_errors(action):
-            answer: Answer = self._calls().call(action, **fields)
+            answer: Answer = self._clients.get().call(action, **fields)
             return shape.model_validate(answer.body)
-
-    def _calls(self) -> EcsCalls:
-        """The client for the keys of this moment; keys are read at each use."""
-        keys = dict(self._credentials.read())
-        with self._lock:
-            if self._built is None or self._built[0] != keys:
-                # The client before stays open for the threads that are using it; nobody holds it after them.
-                self._built = (keys, self._connect(keys))
-            return self._built[1]
 
     def _connect(self, keys: Mapping[str, str]) -> EcsCalls:
         with translate_errors("KeystoneListProjects"):

@@ -8,7 +8,6 @@ Source: the SDK's own texts and error lists (cvm 3.1.178, 2026) and the CVM API 
 """
 
 import base64
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_FLOOR, Decimal
@@ -20,6 +19,7 @@ from activities.providers import tencent_answers as answers
 from activities.providers import tencent_timers as timers
 from activities.providers.base import Capability, Credentials
 from activities.providers.endpoints import endpoint_from
+from activities.providers.keyed_client import KeyedClient
 from activities.providers.leftover_checks import check_ours
 from activities.providers.tencent_errors import NAME, concerns_one_machine, market_answer, translate_errors
 from activities.providers.tencent_sdk import AnsweredError, CvmCalls
@@ -212,11 +212,9 @@ class TencentProvider:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._key = key
-        self._credentials = credentials
         self._settings = settings
         self._now = now
-        self._lock = threading.Lock()
-        self._built: tuple[Mapping[str, str], CvmCalls] | None = None
+        self._clients = KeyedClient(credentials, self._connect)
 
     @property
     def key(self) -> RegionKey:
@@ -236,7 +234,9 @@ class TencentProvider:
         body = launch_body(request, user_data)
         try:
             with translate_errors("RunInstances", creating=True):
-                answer = answers.RunInstances.model_validate(self._calls().compute("RunInstances", body))
+                answer = answers.RunInstances.model_validate(
+                    self._clients.get().compute("RunInstances", body)
+                )
         except ProviderError as fault:
             return market_answer(fault)
         if len(answer.instance_id_set) != 1:
@@ -253,7 +253,7 @@ class TencentProvider:
         """The vendor ends all of a batch or none: what is gone is left out, what is left is halved."""
         try:
             with translate_errors("TerminateInstances"):
-                self._calls().compute("TerminateInstances", {"InstanceIds": list(instance_ids)})
+                self._clients.get().compute("TerminateInstances", {"InstanceIds": list(instance_ids)})
         except ProviderError as fault:
             if not concerns_one_machine(fault):
                 raise
@@ -377,7 +377,7 @@ class TencentProvider:
 
     def _change_tags(self, action: str, parameters: Mapping[str, object]) -> None:
         with translate_errors(action):
-            answer = answers.TagResources.model_validate(self._calls().tag(action, parameters))
+            answer = answers.TagResources.model_validate(self._clients.get().tag(action, parameters))
             for failed in answer.failed_resources:
                 raise AnsweredError(failed.code, f"{failed.resource}: {failed.message}")
 
@@ -425,27 +425,15 @@ class TencentProvider:
 
     def close(self) -> None:
         """Release the connections and forget the keys."""
-        with self._lock:
-            built, self._built = self._built, None
-        if built is not None:
-            built[1].close()
+        self._clients.close()
 
     def _answer(self, action: str, parameters: Mapping[str, object], /) -> Mapping[str, object]:
         with translate_errors(action):
-            return self._calls().compute(action, parameters)
+            return self._clients.get().compute(action, parameters)
 
     def _read(self, action: str, parameters: Mapping[str, object], shape: type[_Shape]) -> _Shape:
         with translate_errors(action):
-            return shape.model_validate(self._calls().compute(action, parameters))
-
-    def _calls(self) -> CvmCalls:
-        """The client for the keys of this moment; keys are read at each use."""
-        keys = dict(self._credentials.read())
-        with self._lock:
-            if self._built is None or self._built[0] != keys:
-                # The client before stays open for the threads that are using it; nobody holds it after them.
-                self._built = (keys, self._connect(keys))
-            return self._built[1]
+            return shape.model_validate(self._clients.get().compute(action, parameters))
 
     def _connect(self, keys: Mapping[str, str]) -> CvmCalls:
         return CvmCalls(

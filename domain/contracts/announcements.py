@@ -42,6 +42,7 @@ class EventReason(StrEnum):
     DELETION_STUCK = "DeletionStuck"
     CONFIGURATION_INVALID = "ConfigurationInvalid"
     PROVIDER_UNAVAILABLE = "ProviderUnavailable"
+    PROVIDER_AVAILABLE = "ProviderAvailable"
     ORPHAN_FOUND = "OrphanFound"
     ORPHAN_RECLAIMED = "OrphanReclaimed"
     LEFTOVER_RELEASED = "LeftoverReleased"

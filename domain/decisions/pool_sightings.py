@@ -36,6 +36,7 @@ def absorb_observation(draft: Draft, fact: RegionObservation) -> None:
     if view.health is not RegionHealth.OK and _is_news(view, fact.as_of):
         draft.set_region(fact.region, health=RegionHealth.OK, reason="", code=None, health_as_of=fact.as_of)
         _take_mended_keys(draft, view)
+        _announce_circuit(draft, view, fact.as_of)
     _end_wait_for_region(draft, fact.region, was_usable=was_usable)
     present = {instance.id: instance for instance in fact.instances}
     for machine in draft.machines:
@@ -212,7 +213,20 @@ def absorb_region_state(draft: Draft, fact: RegionState) -> None:
     )
     if fact.health is RegionHealth.OK:
         _take_mended_keys(draft, view)
+    _announce_circuit(draft, view, fact.as_of)
     _end_wait_for_region(draft, fact.region, was_usable=was_usable)
+
+
+def _announce_circuit(draft: Draft, before: RegionView, as_of: datetime) -> None:
+    """An Event when a region's circuit opens, and one when it closes."""
+    view = draft.region(before.region)
+    was_open, is_open = (v.health is RegionHealth.CIRCUIT_OPEN for v in (before, view))
+    where, key = f"{view.region.provider} {view.region.region}", f"{view.region}:{as_of.isoformat()}"
+    if is_open and not was_open:
+        text = f"{where} fails: nothing is bought there until it answers again ({view.reason})"
+        draft.announce(EventReason.PROVIDER_UNAVAILABLE, text, key, warning=True)
+    elif was_open and not is_open:
+        draft.announce(EventReason.PROVIDER_AVAILABLE, f"{where} answers again", key)
 
 
 def absorb_region_read_failed(draft: Draft, fact: RegionReadFailed) -> None:

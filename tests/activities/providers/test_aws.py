@@ -791,17 +791,6 @@ def test_sdk_refuses_what_it_does_not_know_without_quoting_it(world: World) -> N
     calls.close()
 
 
-def test_one_client_serves_all_calls_until_the_keys_change(world: World) -> None:
-    adapter = world.adapter()
-    adapter.describe([UNKNOWN])
-    first = adapter._built
-    adapter.describe([UNKNOWN])
-    assert adapter._built is first
-    world.keys.values["token"] = ""
-    adapter.describe([UNKNOWN])
-    assert adapter._built is not first
-
-
 def test_adapter_can_be_used_again_after_it_was_closed(world: World) -> None:
     adapter = build(CASE.key, world.keys, endpoint=world.address)
     adapter.close()

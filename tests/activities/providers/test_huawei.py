@@ -889,7 +889,7 @@ def test_adapter_releases_its_threads_and_can_be_used_again(world: World) -> Non
     adapter.describe([ABSENT])
     assert threading.active_count() > before
     adapter.close()
-    end = datetime.now(UTC) + timedelta(seconds=5)
+    end = datetime.now(UTC) + timedelta(seconds=20)
     while threading.active_count() > before:
         assert datetime.now(UTC) < end, "threads were left"
     assert adapter.describe([ABSENT]) == []

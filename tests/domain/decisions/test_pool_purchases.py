@@ -428,3 +428,19 @@ def test_pool_bids_in_the_currency_of_the_cloud() -> None:
     (machine,) = world.state.machines.values()
     assert machine.offer.price is not None
     assert (machine.offer.price.currency, machine.offer.price.per_hour >= 8) == ("CNY", True)
+
+
+def test_pool_says_once_that_a_circuit_opened_and_once_that_it_closed() -> None:
+    world = a_world()
+    world.run_until(lambda: len(world.living) == 1)
+    world.clouds.down = {str(GUANGZHOU)}
+    world.run(900)
+    assert world.condition("ProviderUnavailable")[0] == "True"
+    world.clouds.down = set()
+    world.run(900)
+    assert world.condition("ProviderUnavailable")[0] == "False"
+    said = [e.message for e in world.events if e.reason.startswith("Provider")]
+    assert said == [
+        "tencent ap-guangzhou fails: nothing is bought there until it answers again (no answer)",
+        "tencent ap-guangzhou answers again",
+    ]
