@@ -6,7 +6,7 @@ Durations are shortened by 15, as the sandbox shortens the polling interval: an 
 from __future__ import annotations
 
 import os
-import threading
+import time
 import urllib.request
 from collections import defaultdict
 from collections.abc import Generator, Iterator
@@ -99,34 +99,41 @@ def by_cloud(pool: WatchedPool) -> dict[ProviderName, int]:
 
 @contextmanager
 def misbehaving(stack: Stack) -> Generator[None]:
-    """One cloud throttles every second call, one is away, one accepts every second purchase in silence."""
-    stack.cloud(THROTTLING).set_fault(Fault(kind=FaultKind.THROTTLE, every=2))
+    """One cloud throttles every third call, one is away, one accepts every second purchase in silence.
+
+    It lasts for as long as the block needs, and for ten (shortened) minutes at least.
+    """
+    over = time.monotonic() + DOWN_SECONDS
+    stack.cloud(THROTTLING).set_fault(Fault(kind=FaultKind.THROTTLE, every=3))
     action = create_action(TIMING_OUT)
     stack.cloud(TIMING_OUT).set_fault(Fault(kind=FaultKind.HANG, action=action, every=2))
     stack.switches.switch(DOWN, "refuse")
-    back = threading.Timer(DOWN_SECONDS, lambda: stack.switches.switch(DOWN, "accept"))
-    back.start()
-    try:
-        yield
-    finally:
-        back.join()
+    yield
+    expect("time is up", lambda: time.monotonic() > over or None, within_seconds=2 * DOWN_SECONDS)
+    stack.switches.switch(DOWN, "accept")
+    for name in (THROTTLING, TIMING_OUT):
+        stack.cloud(name).clear_faults()
 
 
-def circuit(stack: Stack, provider: ProviderName) -> float | None:
-    """1 while the worker says that the region's circuit is open, 0 when closed, None when it says nothing."""
+def series(stack: Stack, name: str, provider: ProviderName) -> list[float]:
+    """What the worker says under this name of the provider's region that the pool uses."""
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with direct.open(stack.operator.metrics_url(WORKER), timeout=5) as answer:
         families = text_string_to_metric_families(answer.read().decode())
-    wanted = {"provider": provider.value, "region": REGIONS[provider]}
-    return next(
-        (
-            sample.value
-            for family in families
-            for sample in family.samples
-            if sample.name == "spotgpu_provider_circuit_open" and wanted.items() <= sample.labels.items()
-        ),
-        None,
-    )
+    wanted = {"provider": provider.value, "region": REGIONS[provider]}.items()
+    samples = (sample for family in families for sample in family.samples if sample.name == name)
+    return [sample.value for sample in samples if wanted <= sample.labels.items()]
+
+
+def is_circuit(stack: Stack, state: float) -> bool | None:
+    """True when the circuit of the cloud that is away is open (1) or closed (0)."""
+    return series(stack, "spotgpu_provider_circuit_open", DOWN) == [state] or None
+
+
+def is_slowed(stack: Stack) -> bool | None:
+    """True when a lane of the throttling cloud may make fewer calls than its setting says."""
+    lowest = min(series(stack, "spotgpu_lane_calls_per_second", THROTTLING))
+    return lowest < min(budgets().values()) or None
 
 
 def condition(pool: WatchedPool, kind: str) -> dict[str, Any]:
@@ -140,9 +147,10 @@ def unavailable(pool: WatchedPool, status: str) -> bool | None:
     return condition(pool, "ProviderUnavailable").get("status", "False") == status or None
 
 
-def events(pool: WatchedPool) -> list[dict[str, Any]]:
+def told(pool: WatchedPool, reason: str) -> list[str]:
+    """Messages of the pool's Kubernetes Events with this reason."""
     found = pool.observer.resource(f"/api/v1/namespaces/{pool.namespace}/events") or {"items": []}
-    return found["items"]
+    return [str(event["message"]) for event in found["items"] if event["reason"] == reason]
 
 
 def busiest(moments: list[datetime], window: timedelta) -> int:
@@ -150,17 +158,22 @@ def busiest(moments: list[datetime], window: timedelta) -> int:
     return max((sum(0 <= (each - start) / window < 1 for each in moments) for start in moments), default=0)
 
 
+def budgets() -> dict[Lane, float]:
+    """Calls a second and region of each class, as the operator is set."""
+    settings = Settings()
+    return {
+        Lane.PURCHASES: settings.buy_calls_per_second,
+        Lane.READINGS: settings.read_calls_per_second,
+        Lane.ENDS: settings.end_calls_per_second,
+    }
+
+
 def over_budget(stack: Stack) -> list[str]:
     """Regions and call classes with more calls than the operator's rates allow, by the clouds' own logs.
 
     The budget is per region and class; Temporal lets bursts of twice a rate through.
     """
-    settings = Settings()
-    rates = {
-        Lane.PURCHASES: settings.buy_calls_per_second,
-        Lane.READINGS: settings.read_calls_per_second,
-        Lane.ENDS: settings.end_calls_per_second,
-    }
+    rates = budgets()
     found: list[str] = []
     for name in NODE_CLASSES:
         calls: dict[tuple[str, Lane], list[datetime]] = defaultdict(list)
@@ -189,17 +202,23 @@ def test_pool_keeps_its_level_while_three_of_four_clouds_misbehave(
     assert by_cloud(pool) == dict.fromkeys(NODE_CLASSES, 1)
     assert unavailable(pool, "False")
 
-    sell(four_clouds, {THROTTLING: 1, TIMING_OUT: 4, WELL: 1, DOWN: 6})
+    sell(four_clouds, {THROTTLING: 1, TIMING_OUT: 4, WELL: 3, DOWN: 6})
     with misbehaving(four_clouds):
         pool.patch(minInstances=10)
-        expect("the circuit opens", lambda: circuit(four_clouds, DOWN) or None, within_seconds=DOWN_SECONDS)
+        expect("the circuit opens", lambda: is_circuit(four_clouds, 1), within_seconds=DOWN_SECONDS)
         expect("the condition says so", lambda: unavailable(pool, "True"), within_seconds=DOWN_SECONDS)
-        assert REGIONS[DOWN] in condition(pool, "ProviderUnavailable")["message"]
+        expect("a lane is slowed", lambda: is_slowed(four_clouds), within_seconds=DOWN_SECONDS)
         expect("10 machines", lambda: pool.at_level(10), within_seconds=LEVEL_SECONDS)
-        assert by_cloud(pool) == {THROTTLING: 2, TIMING_OUT: 5, WELL: 2, DOWN: 1}
+        where = by_cloud(pool)
+        assert where[DOWN] == 1
+        assert where[TIMING_OUT] >= 3
 
-    expect("the circuit closes", lambda: circuit(four_clouds, DOWN) == 0 or None, within_seconds=DOWN_SECONDS)
+    # Probes become rarer while it is open, so that closing it takes up to as long as the cloud was away.
+    expect("the circuit closes", lambda: is_circuit(four_clouds, 0), within_seconds=LEVEL_SECONDS)
     expect("the condition says so", lambda: unavailable(pool, "False"), within_seconds=DOWN_SECONDS)
+    for reason in ("ProviderUnavailable", "ProviderAvailable"):
+        expect(f"an Event says {reason}", lambda why=reason: told(pool, why) or None, within_seconds=10)
+        assert any(f"{DOWN} {REGIONS[DOWN]}" in text for text in told(pool, reason))
     assert pool.doubles() == []
     assert pool.orphans() == []
     log = four_clouds.cloud(TIMING_OUT).requests(create_action(TIMING_OUT))
