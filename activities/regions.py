@@ -124,7 +124,7 @@ class RegionActivities:
             while datetime.now(UTC) < until:
                 await watch.poll()
                 await self._ease(request.region)
-                await pause(watch.delay(self._jitter()))
+                await pause(poll_delay(request, sight, self._jitter()))
         self._sights[str(request.region)] = sight
 
     def _sight(self, request: WatchRegionRequest) -> RegionSight:
@@ -134,7 +134,7 @@ class RegionActivities:
         interval = timedelta(seconds=request.settings.polling_interval_seconds)
         if sight is not None and sight.polled_at is not None:
             gap = datetime.now(UTC) - sight.polled_at
-            if gap <= max(3 * interval, probe_delay(request, sight)):
+            if gap <= max(3 * interval, 2 * probe_delay(request, sight)):
                 return sight
         return RegionSight()
 
@@ -205,11 +205,6 @@ class _Watch:
         self._sight = sight
         self._renewals = Renewals(request.region, request.settings, pools, sight.switches)
         self._gate = asyncio.Semaphore(_SIGNALS_AT_ONCE)
-
-    def delay(self, jitter: float) -> timedelta:
-        """How long to wait for the next poll; ``jitter`` from 0 to 1 shortens it by up to a fifth."""
-        longest = max(probe_delay(self._request, self._sight), self._sight.retry_after)
-        return longest * (1 - 0.2 * jitter)
 
     async def poll(self) -> None:
         """One list of the region, and what follows from it."""
@@ -307,6 +302,18 @@ class _Watch:
         metrics.CIRCUIT_OPEN.labels(
             self._region.provider.value, self._region.account, self._region.region
         ).set(int(is_open))
+
+
+def poll_delay(request: WatchRegionRequest, sight: RegionSight, jitter: float) -> timedelta:
+    """How long to wait for the next poll.
+
+    Args:
+        request: Says how often the region is polled.
+        sight: How its polls went.
+        jitter: From 0 to 1, moves a poll by up to a tenth to either side, so that on average they come as
+            often as they should. What the cloud itself wished is never undercut.
+    """
+    return max(probe_delay(request, sight) * (0.9 + 0.2 * jitter), sight.retry_after)
 
 
 def probe_delay(request: WatchRegionRequest, sight: RegionSight) -> timedelta:

@@ -7,7 +7,7 @@ from typing import Self
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from activities.regions import RegionActivities, RegionSight, probe_delay
+from activities.regions import RegionActivities, RegionSight, poll_delay, probe_delay
 from activities.signatures import LeftoversRequest, RegionRequest, WatchRegionRequest
 from domain.contracts.errors import ErrorCode
 from domain.contracts.facts import RegionState
@@ -239,6 +239,15 @@ def test_probes_of_an_open_circuit_become_rarer_up_to_five_minutes() -> None:
         sight.failures = failures
         delays.append(probe_delay(request, sight).total_seconds())
     assert delays == [30, 30, 60, 120, 240, 300, 300, 300]
+
+
+@pytest.mark.parametrize(("jitter", "seconds"), [(0.0, 27.0), (0.5, 30.0), (1.0, 33.0)])
+def test_polls_come_as_often_as_they_should_on_average(jitter: float, seconds: float) -> None:
+    request = WatchRegionRequest(region=REGION, settings=SyncSettings(polling_interval_seconds=30))
+    sight = RegionSight()
+    assert poll_delay(request, sight, jitter).total_seconds() == pytest.approx(seconds)
+    sight.retry_after = timedelta(seconds=60)
+    assert poll_delay(request, sight, jitter) == sight.retry_after, "what the cloud wished is not undercut"
 
 
 def test_list_installation_shows_living_machines_oldest_first(cloud: FakeProvider) -> None:
