@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.bench import bulk, quiet
+from tests.activities.providers.cloud_case import found_cases
+from tests.bench import bulk, overhead, quiet, region_calls
 from tests.bench.bulk import BulkPlan
 from tests.bench.machine import describe_machine
 from tests.bench.report import Report, write
@@ -33,6 +34,11 @@ def main(arguments: Sequence[str]) -> int:
     if "quiet" in options.only:
         tell("history of quiet pools")
         report.quiet = quiet.measure(options.quiet_seconds, folder / "quiet")
+    if "clouds" in options.only:
+        tell("calls of quiet regions, and what a call costs")
+        for case in found_cases():
+            report.regions.append(region_calls.measure(case))
+            report.overheads += overhead.measure(case)
     for name, plan in PLANS.items():
         if name in options.only:
             tell(plan.title)
@@ -46,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
-    names = ("quiet", *PLANS)
+    names = ("quiet", "clouds", *PLANS)
     parser.add_argument("--only", nargs="+", choices=names, default=names, help="which measurements to take")
     parser.add_argument("--quiet-seconds", type=float, default=180, help="window without events")
     parser.add_argument("--folder", type=Path, help="where stacks, logs and results go; must not exist")

@@ -9,7 +9,10 @@ from pathlib import Path
 
 from sandbox.operator_processes import BRIDGE, WORKER
 from tests.bench.bulk import BulkResult
+from tests.bench.overhead import ROUNDS, Overhead
 from tests.bench.quiet import QuietResult
+from tests.bench.region_calls import RegionCalls
+from tests.bench.simulated import MACHINES
 from workflows.messages import POOL_WORKFLOW, REGION_SYNC_WORKFLOW
 
 ORIENTATION = (
@@ -28,12 +31,19 @@ class Report:
     at: datetime
     quiet: QuietResult | None = None
     bulk: list[BulkResult] = field(default_factory=list[BulkResult])
+    regions: list[RegionCalls] = field(default_factory=list[RegionCalls])
+    overheads: list[Overhead] = field(default_factory=list[Overhead])
 
     def markdown(self) -> str:
         """Return the whole report."""
         parts = [f"# Measured {self.at:%Y-%m-%d}", _items(f"{k}: {v}" for k, v in self.machine.items())]
         if self.quiet is not None:
             parts += _quiet(self.quiet)
+        if self.regions:
+            parts += [f"## Calls of a quiet region with {MACHINES} machines", _region_table(self.regions)]
+            parts += [_items(_region_parts(result)) for result in self.regions]
+        if self.overheads:
+            parts += ["## CPU time of a call", _overhead_table(self.overheads)]
         if self.bulk:
             parts += ["## Many machines at once", _table(self.bulk), ORIENTATION]
             parts += [line for result in self.bulk if not result.kills for line in _calls(result)]
@@ -70,6 +80,44 @@ def _quiet_parts(result: QuietResult) -> Iterator[str]:
     yield f"so {result.pool_events:.2f} events an hour a pool, {result.sync_events:.2f} for the sync of all"
 
 
+def _region_table(results: list[RegionCalls]) -> str:
+    """Calls an hour by part, and without the scheduled sweeps, as the history of a quiet pool is counted."""
+    head = ["calls an hour", *(result.provider for result in results)]
+    rows = [[part, *(f"{result.hourly[part]:.1f}" for result in results)] for part in results[0].hourly]
+    totals = [
+        ["without sweeps", *(f"{sum(r.hourly.values()) - r.hourly['sweeps']:.1f}" for r in results)],
+        ["together", *(f"{sum(r.hourly.values()):.1f}" for r in results)],
+        ["goal", *(str(r.goal) for r in results)],
+    ]
+    return _grid([head, *rows, *totals])
+
+
+def _region_parts(result: RegionCalls) -> Iterator[str]:
+    yield f"{result.provider}: {result.polls} polls took {_counts(result.poll)}"
+    yield f"{result.provider}: a look which switches are due took {_counts(result.look)}"
+    yield f"{result.provider}: the renewal of {MACHINES} switches took {_counts(result.renewal)}"
+    yield f"{result.provider}: a sweep took {_counts(result.sweep)}"
+    offers = _counts(result.offers)
+    yield f"{result.provider}: a reading of offers, which no quiet pool asks for, took {offers}"
+
+
+def _overhead_table(results: list[Overhead]) -> str:
+    head = ["", "requests", "bytes sent", "bytes received", "CPU ms", "bare, CPU ms", "ratio"]
+    rows = [
+        [
+            f"{each.provider}: {each.operation}",
+            f"{each.requests}",
+            f"{each.sent_bytes}",
+            f"{each.received_bytes}",
+            f"{each.cpu_ms:.2f}",
+            f"{each.bare_ms:.2f}",
+            f"{each.ratio:.1f}",
+        ]
+        for each in results
+    ]
+    return f"Medians of {ROUNDS}.\n\n{_grid([head, *rows])}"
+
+
 _Row = tuple[str, Callable[[BulkResult], str]]
 _ROWS: tuple[_Row, ...] = (
     ("rates", lambda r: r.rates),
@@ -91,8 +139,13 @@ _ROWS: tuple[_Row, ...] = (
 
 def _table(results: list[BulkResult]) -> str:
     head = ["", *(result.title for result in results)]
-    rows = [head, ["---"] * len(head), *([name, *map(show, results)] for name, show in _ROWS)]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return _grid([head, *([name, *map(show, results)] for name, show in _ROWS)])
+
+
+def _grid(rows: list[list[str]]) -> str:
+    """A table of Markdown; the first row is its head."""
+    lines = [rows[0], ["---"] * len(rows[0]), *rows[1:]]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _pair(values: Mapping[str, float] | None, form: str) -> str:
