@@ -95,7 +95,7 @@ class AccountCredentials:
             raise ProviderError(
                 ErrorCode.UNAVAILABLE, str(error), provider=self._key.provider, operation="credentials"
             ) from error
-        problem = lacking(values, name, self._secrets.namespace)
+        problem = flaw_of(values, name, self._secrets.namespace)
         if problem:
             raise self._unauthenticated(problem)
         return values
@@ -106,12 +106,29 @@ class AccountCredentials:
         )
 
 
-def lacking(values: Mapping[str, str], name: str, namespace: str) -> str:
-    """What a credentials Secret lacks, as a sentence; empty when nothing."""
+def flaw_of(values: Mapping[str, str], name: str, namespace: str) -> str:
+    """Why no cloud can take the keys of a credentials Secret, as a sentence; empty when one may."""
     if values.get("kind") == ROLE_KIND:
         return ""
     missing = [key for key in KEYS if not values.get(key)]
-    return f"Secret {namespace}/{name} lacks {' and '.join(missing)}" if missing else ""
+    if missing:
+        return f"Secret {namespace}/{name} lacks {' and '.join(missing)}"
+    unsendable = [key for key, value in sorted(values.items()) if _is_sent(key) and not _is_word(value)]
+    if unsendable:
+        return (
+            f"Secret {namespace}/{name}: {' and '.join(unsendable)} with a space, a line end or another"
+            " character that no key has"
+        )
+    return ""
+
+
+def _is_sent(key: str) -> bool:
+    return key in (*KEYS, "token") or key.startswith("projectId")
+
+
+def _is_word(value: str) -> bool:
+    """Whether it fits into a header. A line end, which ``echo`` leaves, would look like a broken network."""
+    return value.isascii() and value.isprintable() and " " not in value
 
 
 def _missing(name: str, namespace: str) -> str:
@@ -124,4 +141,4 @@ async def check_account(secrets: OperatorSecrets, name: str) -> str:
         values = await secrets.fetch(name)
     except ClusterError as error:
         return _missing(name, secrets.namespace) if error.code is ErrorCode.NOT_FOUND else str(error)
-    return lacking(values, name, secrets.namespace)
+    return flaw_of(values, name, secrets.namespace)

@@ -77,8 +77,18 @@ async def test_credentials_are_the_secret_named_like_the_account() -> None:
             ErrorCode.UNAUTHENTICATED,
             "Secret ops/tencent-credentials lacks accessKeySecret",
         ),
+        (
+            Store(**{REGION.account: {**KEYS, "accessKeyId": "id-of-the-account\n"}}),
+            ErrorCode.UNAUTHENTICATED,
+            "Secret ops/tencent-credentials: accessKeyId with a space, a line end",
+        ),
+        (
+            Store(**{REGION.account: {**KEYS, "token": "a b", "projectId.cn-north-4": "项目"}}),
+            ErrorCode.UNAUTHENTICATED,
+            "projectId.cn-north-4 and token with",
+        ),
     ],
-    ids=["no Secret", "missing key"],
+    ids=["no Secret", "missing key", "line end", "no ASCII"],
 )
 async def test_credentials_that_are_missing_are_named(store: Store, code: ErrorCode, said: str) -> None:
     with pytest.raises(ProviderError, match=said) as refusal:
