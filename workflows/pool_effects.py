@@ -275,9 +275,7 @@ def code_of(error: ActivityError) -> ErrorCode | None:
 
 
 def text_of(error: ActivityError) -> str:
-    """The last cause of an activity's failure in one bounded line."""
+    """The last cause of an activity's failure in one bounded line, which begins with its class."""
     if is_cancelled_exception(error):
         return "called back"
-    cause = error.cause
-    kind = f"{cause.type}: " if isinstance(cause, ApplicationError) and cause.type else ""
-    return f"{kind}{cause or error}"[:_MAX_ERROR_CHARS]
+    return str(error.cause or error)[:_MAX_ERROR_CHARS]
