@@ -9,7 +9,7 @@ server that knows no such limit (before 1.29) leaves the growing delays of the t
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from threading import Lock
 from typing import Final
@@ -60,7 +60,7 @@ class LanePaces:
     def __init__(
         self,
         client: Client,
-        rates: Mapping[Lane, float],
+        rates: Callable[[RegionKey, Lane], float],
         loop: asyncio.AbstractEventLoop,
         *,
         ease_seconds: float = _EASE_SECONDS,
@@ -69,7 +69,7 @@ class LanePaces:
 
         Args:
             client: Of the namespace whose queues these are.
-            rates: Full rate of each lane, calls a second.
+            rates: Full rate of a region's lane, activities a second.
             loop: Where the client works.
             ease_seconds: How long a slowed lane stays as it is before it may go twice as fast.
         """
@@ -110,7 +110,7 @@ class LanePaces:
         task.add_done_callback(self._tasks.discard)
 
     async def _slow(self, region: RegionKey, lane: Lane) -> None:
-        queue, full = lane.queue(region), self._rates[lane]
+        queue, full = lane.queue(region), self._rates(region, lane)
         try:
             limit, foreign = await self._read(queue)
             if foreign:
@@ -124,7 +124,7 @@ class LanePaces:
 
     async def _eased(self, region: RegionKey, lane: Lane) -> float:
         """The rate that the lane has from now on."""
-        queue, full = lane.queue(region), self._rates[lane]
+        queue, full = lane.queue(region), self._rates(region, lane)
         limit, foreign = await self._read(queue)
         if limit is None or foreign:
             self._seen.pop(queue, None)

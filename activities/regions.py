@@ -64,6 +64,9 @@ class RegionSight:
     def __init__(self) -> None:
         self.polled_at: datetime | None = None
         self.failures = 0
+        """Polls that failed in a row."""
+        self.throttled = 0
+        """Those of them that came too fast for the cloud: it is well, so they open no circuit."""
         self.reason = ""
         self.code: ErrorCode | None = None
         """Of the newest failure; None after a success."""
@@ -79,7 +82,7 @@ class RegionSight:
 
     def health(self, failures_to_open: int) -> RegionHealth:
         """What the polls so far say of the region."""
-        if self.failures >= failures_to_open:
+        if self.failures - self.throttled >= failures_to_open:
             return RegionHealth.CIRCUIT_OPEN
         if self.failures >= (_STALE_AFTER_FAILURES if self.announced else 1):
             return RegionHealth.STALE
@@ -216,6 +219,7 @@ class _Watch:
             instances = await asyncio.to_thread(self._list)
         except ProviderError as error:
             sight.failures += 1
+            sight.throttled += error.code is ErrorCode.THROTTLED
             sight.reason, sight.code = str(error)[:_REASON_CHARS], error.code
             sight.retry_after = error.retry_after or timedelta()
             activity.logger.warning(
@@ -223,7 +227,8 @@ class _Watch:
                 extra={"region": str(self._region), "failures": sight.failures, "reason": sight.reason},
             )
         else:
-            sight.failures, sight.reason, sight.code, sight.retry_after = 0, "", None, timedelta()
+            sight.failures = sight.throttled = 0
+            sight.reason, sight.code, sight.retry_after = "", None, timedelta()
             await self._undisturbed(self._tell_changes(as_of, instances))
             provider = self._providers.provider(self._region)
             await self._undisturbed(self._renewals.tend(provider, _owned(self._region, instances), as_of))
@@ -319,7 +324,7 @@ def poll_delay(request: WatchRegionRequest, sight: RegionSight, jitter: float) -
 def probe_delay(request: WatchRegionRequest, sight: RegionSight) -> timedelta:
     """The polling interval, doubled with every failure once the circuit is open, up to five minutes."""
     interval = timedelta(seconds=request.settings.polling_interval_seconds)
-    beyond = sight.failures - request.settings.failures_to_open + 1
+    beyond = sight.failures - sight.throttled - request.settings.failures_to_open + 1
     if beyond <= 0:
         return interval
     return max(interval, min(interval * 2 ** min(beyond, 16), _LONGEST_PROBE))

@@ -1,10 +1,11 @@
 """Composition root: adapters, activity objects and one Temporal worker per queue."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
+from math import inf
 from typing import Any, Final
 
 from temporalio.client import Client
@@ -24,7 +25,7 @@ from activities.regions import RegionActivities
 from activities.status import StatusActivities
 from domain.contracts.installation import Installation
 from domain.contracts.lanes import Lane
-from domain.contracts.offers import RegionKey
+from domain.contracts.offers import ProviderName, RegionKey
 from workers.secrets import AccountCredentials, OperatorSecrets
 from workers.settings import Settings
 from workflows.options import CLUSTER_QUEUE, POOLS_QUEUE, SYNC_QUEUE
@@ -45,6 +46,14 @@ _QUIET_POLLERS: Final = PollerBehaviorSimpleMaximum(2)
 _BUSY_POLLERS: Final = PollerBehaviorSimpleMaximum(5)
 # Beats reach the server this often, so that a cancellation is heard before the purchase leaves.
 _BEAT_THROTTLE: Final = timedelta(seconds=1)
+
+_PURCHASES: Final[Mapping[ProviderName, float]] = {ProviderName.AWS: 2.0}
+"""Purchases a second that a cloud refills, where that is less than the setting.
+
+Source: Amazon EC2 API throttling, RunInstances: bucket 5, refilled by 2 a second.
+"""
+_CALLS_OF_A_READING: Final[Mapping[ProviderName, int]] = {ProviderName.AWS: 2}
+"""Machines, and the spot requests of those that live; one call elsewhere."""
 
 Activity = Callable[..., Any]
 
@@ -73,7 +82,9 @@ def build_hands(
     installation: Installation,
 ) -> Hands:
     """Bind the activities, in a running loop; adapters are built, and their SDKs imported, at first use."""
-    paces = LanePaces(client, lane_rates(settings), asyncio.get_running_loop())
+    paces = LanePaces(
+        client, lambda region, lane: lane_rate(settings, region, lane), asyncio.get_running_loop()
+    )
     registry = ProviderRegistry(
         settings.regions,
         lambda key: build_adapter(key, AccountCredentials(secrets, key), settings.endpoints),
@@ -160,7 +171,7 @@ def _lane_worker(settings: Settings, client: Client, hands: Hands, region: Regio
         activities=_activities_of(lane, hands),
         activity_executor=ThreadPoolExecutor(slots, thread_name_prefix=f"{lane}-{region}"),
         max_concurrent_activities=slots,
-        max_task_queue_activities_per_second=lane_rates(settings)[lane],
+        max_task_queue_activities_per_second=lane_rate(settings, region, lane),
         max_heartbeat_throttle_interval=_BEAT_THROTTLE,
         activity_task_poller_behavior=_BUSY_POLLERS,
         graceful_shutdown_timeout=_grace(settings),
@@ -188,19 +199,21 @@ def _activities_of(lane: Lane, hands: Hands) -> list[Activity]:
             ]
 
 
-def lane_rates(settings: Settings) -> dict[Lane, float]:
-    """Activities a second of each lane of a region.
+def lane_rate(settings: Settings, region: RegionKey, lane: Lane) -> float:
+    """Activities a second of a lane of a region.
 
     An activity makes one call, a repeated purchase two, a reading of offers a few that it then serves to
-    every pool. The share of the region's sync, one reading per interval, is taken off first.
+    every pool; where a cloud takes more calls for each reading, the lane has fewer activities. The share of
+    the region's sync, one reading per interval, is taken off first.
     """
-    sync_share = 1 / settings.polling_interval_seconds
-    reads = settings.read_calls_per_second
-    return {
-        Lane.PURCHASES: settings.buy_calls_per_second,
-        Lane.READINGS: max(reads - sync_share, reads / 2),
-        Lane.ENDS: settings.end_calls_per_second,
-    }
+    match lane:
+        case Lane.PURCHASES:
+            return min(settings.buy_calls_per_second, _PURCHASES.get(region.provider, inf))
+        case Lane.READINGS:
+            reads = settings.read_calls_per_second / _CALLS_OF_A_READING.get(region.provider, 1)
+            return max(reads - 1 / settings.polling_interval_seconds, reads / 2)
+        case Lane.ENDS:
+            return settings.end_calls_per_second
 
 
 def _grace(settings: Settings) -> timedelta:

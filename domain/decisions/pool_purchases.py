@@ -231,7 +231,8 @@ def _choose(ranking: Ranking, offers: list[Offer], slot: Slot, strategy: Strateg
     """The best offer, or after a refusal the next step of the ladder."""
     last = slot.excluded[-1] if slot.excluded else ""
     key = last.removesuffix(SAME_ZONE)
-    refused = next((o for o in offers if o.key == key), None)
+    # As ranked where it still is: with its price in the pool's currency, or bounded.
+    refused = next((o for o in (*ranking.offers, *offers) if o.key == key), None)
     if refused is None:
         return next((o for o in ranking.offers if o.key not in slot.excluded), None)
     # The same zone once more, in its next subnet if it has one, unless the offer was held meanwhile.

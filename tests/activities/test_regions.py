@@ -10,7 +10,7 @@ from temporalio.exceptions import ApplicationError
 from activities.regions import RegionActivities, RegionSight, poll_delay, probe_delay
 from activities.signatures import LeftoversRequest, RegionRequest, WatchRegionRequest
 from domain.contracts.errors import ErrorCode
-from domain.contracts.facts import RegionState
+from domain.contracts.facts import RegionHealth, RegionState
 from domain.contracts.installation import Installation
 from domain.contracts.instances import InstanceState
 from domain.contracts.leftovers import Leftover, LeftoverKind
@@ -239,6 +239,15 @@ def test_probes_of_an_open_circuit_become_rarer_up_to_five_minutes() -> None:
         sight.failures = failures
         delays.append(probe_delay(request, sight).total_seconds())
     assert delays == [30, 30, 60, 120, 240, 300, 300, 300]
+
+
+def test_throttled_polls_make_a_region_stale_and_open_no_circuit() -> None:
+    sight = RegionSight()
+    sight.announced = True
+    sight.failures = sight.throttled = 9
+    assert sight.health(5) is RegionHealth.STALE
+    sight.failures += 5
+    assert sight.health(5) is RegionHealth.CIRCUIT_OPEN
 
 
 @pytest.mark.parametrize(("jitter", "seconds"), [(0.0, 27.0), (0.5, 30.0), (1.0, 33.0)])

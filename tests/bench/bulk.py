@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from domain.contracts.lanes import Lane
 from domain.contracts.offers import ProviderName
 from sandbox.clouds.tencent import TencentCloud
 from sandbox.operator_processes import PROCESSES, WORKER
 from tests.bench.meters import Usage, most_at_once
 from tests.bench.rig import Rig, now, running, tell, wait_until
 from workers.settings import Settings
-from workers.wiring import lane_rates
 
 POOL = "bench"
 SETTLE_SECONDS = 45.0
@@ -179,6 +177,4 @@ def _rates(plan: BulkPlan) -> str:
     if plan.lifted:
         return "no limit, neither the cloud's nor the operator's"
     cloud = TencentCloud.rates_per_second["RunInstances"]
-    return (
-        f"cloud {cloud} purchases/s, operator's budget {lane_rates(Settings())[Lane.PURCHASES]:.2f} calls/s"
-    )
+    return f"cloud {cloud} purchases/s, operator's budget {Settings().buy_calls_per_second:g} calls/s"

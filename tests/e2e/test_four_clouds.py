@@ -159,15 +159,11 @@ def busiest(moments: list[datetime], window: timedelta) -> int:
 
 
 def budgets(provider: ProviderName) -> dict[Lane, float]:
-    """Calls a second and region of each class, as the operator is set.
-
-    A lane's rate counts readings, and one of AWS takes two calls: machines, and their spot requests.
-    """
+    """Calls a second and region of each class, as the operator is set."""
     settings = Settings()
-    calls_of_a_reading = 2 if provider is AWS else 1
     return {
-        Lane.PURCHASES: settings.buy_calls_per_second,
-        Lane.READINGS: settings.read_calls_per_second * calls_of_a_reading,
+        Lane.PURCHASES: 2.0 if provider is AWS else settings.buy_calls_per_second,
+        Lane.READINGS: settings.read_calls_per_second,
         Lane.ENDS: settings.end_calls_per_second,
     }
 
@@ -175,7 +171,8 @@ def budgets(provider: ProviderName) -> dict[Lane, float]:
 def over_budget(stack: Stack) -> list[str]:
     """Regions and call classes with more calls than the operator's rates allow, by the clouds' own logs.
 
-    The budget is per region and class; Temporal lets bursts of twice a rate through.
+    The budget is per region and class; Temporal lets bursts of twice a rate through, and one activity, a
+    sweep's, makes up to four calls at once.
     """
     found: list[str] = []
     for name in NODE_CLASSES:
@@ -185,7 +182,7 @@ def over_budget(stack: Stack) -> list[str]:
             calls[(record.region, lane_of(name, record.action))].append(record.at)
         for (region, lane), moments in calls.items():
             second, longer = busiest(moments, timedelta(seconds=1)), busiest(moments, timedelta(seconds=10))
-            if second > 2 * rates[lane] or longer > 11 * rates[lane]:
+            if second > 2 * rates[lane] + 4 or longer > 11 * rates[lane]:
                 found.append(f"{name} {region} {lane}: {second} in 1 s, {longer} in 10 s")
     return found
 

@@ -154,8 +154,7 @@ async def test_p64_hundred_purchases_through_a_throttle_stay_in_budget_and_hold_
     client: Client,
 ) -> None:
     cloud = ThrottlingCloud()
-    rates = dict.fromkeys(Lane, RATE)
-    paces = LanePaces(client, rates, asyncio.get_running_loop(), ease_seconds=1)
+    paces = LanePaces(client, lambda *_: RATE, asyncio.get_running_loop(), ease_seconds=1)
     async with lanes(client, cloud, paces):
         cloud.throttles = True
         purchases = [asyncio.create_task(buy(client, number)) for number in range(PURCHASES)]
@@ -184,8 +183,7 @@ async def test_p64_hundred_purchases_through_a_throttle_stay_in_budget_and_hold_
 
 
 async def test_lane_keeps_a_share_of_its_rate_and_a_limit_that_a_person_set_stays(client: Client) -> None:
-    rates = dict.fromkeys(Lane, 8.0)
-    paces = LanePaces(client, rates, asyncio.get_running_loop(), ease_seconds=0)
+    paces = LanePaces(client, lambda *_: 8.0, asyncio.get_running_loop(), ease_seconds=0)
     queue = Lane.READINGS.queue(REGION)
     for _ in range(6):
         await paces._slow(REGION, Lane.READINGS)

@@ -12,12 +12,13 @@ from temporalio.worker import Worker
 from activities import signatures
 from domain.contracts.installation import Installation
 from domain.contracts.lanes import Lane
+from domain.contracts.offers import ProviderName, RegionKey
 from domain.contracts.settings import SyncSettings
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.provider import REGION
 from workers.secrets import OperatorSecrets
 from workers.settings import Settings
-from workers.wiring import build_hands, build_workers, lane_rates
+from workers.wiring import build_hands, build_workers, lane_rate
 from workflows import options
 
 pytestmark = pytest.mark.temporal
@@ -89,6 +90,12 @@ async def test_workflows_have_a_queue_without_activities(workers: list[Worker]) 
 )
 def test_lane_of_readings_leaves_room_for_the_sync(calls: float, interval: float, rate: float) -> None:
     settings = Settings(read_calls_per_second=calls, polling_interval_seconds=interval)
-    rates = lane_rates(settings)
-    assert rates[Lane.READINGS] == pytest.approx(rate)
-    assert (rates[Lane.PURCHASES], rates[Lane.ENDS]) == (5, 5)
+    assert lane_rate(settings, REGION, Lane.READINGS) == pytest.approx(rate)
+    assert lane_rate(settings, REGION, Lane.PURCHASES) == lane_rate(settings, REGION, Lane.ENDS) == 5
+
+
+def test_lanes_of_aws_count_two_calls_a_reading_and_its_own_limit_of_purchases() -> None:
+    aws = RegionKey(provider=ProviderName.AWS, account="aws-credentials", region="us-west-2")
+    assert lane_rate(Settings(), aws, Lane.READINGS) == pytest.approx(5 / 2 - 1 / 30)
+    assert lane_rate(Settings(), aws, Lane.PURCHASES) == 2
+    assert lane_rate(Settings(buy_calls_per_second=1), aws, Lane.PURCHASES) == 1

@@ -444,3 +444,16 @@ def test_pool_says_once_that_a_circuit_opened_and_once_that_it_closed() -> None:
         "tencent ap-guangzhou fails: nothing is bought there until it answers again (no answer)",
         "tencent ap-guangzhou answers again",
     ]
+
+
+def test_pool_asks_the_same_zone_again_at_the_price_in_its_own_currency() -> None:
+    dollars = ExchangeRate(base="USD", quote="CNY", rate=Decimal(8), as_of=NOON, source="operator setting")
+    world = PoolWorld(a_resolved(minInstances=1, maxPricePerHour="80"), a_setting(exchange_rates=(dollars,)))
+    world.clouds.currency = "USD"
+    answers = iter(["refused"])
+    world.effects.plan = lambda request: next(answers, "")
+    world.run_until(lambda: len(world.living) == 1)
+    (machine,) = world.state.machines.values()
+    assert machine.offer.price is not None
+    assert machine.subnet_index == 1, "the second try in the zone"
+    assert machine.offer.price.currency == "CNY"
