@@ -13,13 +13,13 @@ from temporalio.service import RPCError
 from activities.directory import PoolDirectory
 from activities.failures import as_application_error
 from activities.heartbeats import beating, pause
-from activities.providers.base import ProviderSource
+from activities.providers.base import Provider, ProviderSource
 from activities.renewals import Renewals, SwitchSight
 from activities.signatures import (
     InstallationReading,
+    InstallationRequest,
     LeftoversReading,
     LeftoversRequest,
-    RegionRequest,
     WatchRegionRequest,
 )
 from activities.telemetry import metrics
@@ -46,6 +46,7 @@ MAX_LEFTOVERS: Final = 100
 
 _STALE_AFTER_FAILURES: Final = 3
 """Failed polls after which what pools know is older than three intervals."""
+_NEVER: Final = datetime.min.replace(tzinfo=UTC)
 _LONGEST_PROBE: Final = timedelta(minutes=5)
 _SIGNALS_AT_ONCE: Final = 20
 _REASON_CHARS: Final = 300
@@ -110,6 +111,10 @@ class RegionActivities:
         self._sights: dict[str, RegionSight] = {}
         self._left_since: dict[str, dict[str, datetime]] = {}
         """Region to what has no machine there, and since when this process knows."""
+        self._left_at: dict[str, datetime] = {}
+        """Region to the newest look at that."""
+        self._retained: dict[str, tuple[datetime, list[Instance]]] = {}
+        """Region to the newest list of machines that deleted pools gave up."""
 
     @activity.defn(name="cloud.watch_region")
     async def watch_region(self, request: WatchRegionRequest) -> None:
@@ -142,13 +147,13 @@ class RegionActivities:
         return RegionSight()
 
     @activity.defn(name="cloud.list_installation")
-    def list_installation(self, request: RegionRequest) -> InstallationReading:
-        """Every machine of this installation in one region that is not ended; two lists of the cloud."""
+    def list_installation(self, request: InstallationRequest) -> InstallationReading:
+        """Every machine of this installation in one region that is not ended; one or two lists."""
         as_of = datetime.now(UTC)
         with as_application_error():
             provider = self._providers.provider(request.region)
             ours = provider.list_tagged({TAG_INSTALLATION: self._installation.id})
-            retained = provider.list_tagged({TAG_RETAINED: self._installation.id})
+            retained = self._read_retained(provider, request, as_of)
         return InstallationReading(
             as_of=as_of,
             machines=_owned(request.region, ours)[:MAX_MACHINES],
@@ -156,6 +161,16 @@ class RegionActivities:
             own_epoch=self._installation.epoch,
             highest_epoch=max((_epoch(i) for i in ours), default=0),
         )
+
+    def _read_retained(
+        self, provider: Provider, request: InstallationRequest, now: datetime
+    ) -> list[Instance]:
+        name = str(request.region)
+        read_at, machines = self._retained.get(name, (_NEVER, []))
+        if now - read_at >= timedelta(seconds=request.retained_age_seconds):
+            read_at, machines = now, provider.list_tagged({TAG_RETAINED: self._installation.id})
+            self._retained[name] = read_at, machines
+        return machines
 
     @activity.defn(name="cloud.sweep_leftovers")
     def sweep_leftovers(self, request: LeftoversRequest) -> LeftoversReading:
@@ -165,6 +180,9 @@ class RegionActivities:
         machine, and a person an address before it is attached.
         """
         as_of = datetime.now(UTC)
+        looked_at = self._left_at.get(str(request.region), _NEVER)
+        if as_of - looked_at < timedelta(seconds=request.interval_seconds):
+            return LeftoversReading(as_of=looked_at)
         with as_application_error():
             provider = self._providers.provider(request.region)
             found = sorted(provider.leftovers({TAG_INSTALLATION: self._installation.id}), key=lambda f: f.id)
@@ -176,6 +194,7 @@ class RegionActivities:
             due = ours if request.release else []
             ripe = [each for each in due if since[each.id] <= limit][:MAX_LEFTOVERS]
             provider.release(ripe)
+            self._left_at[str(request.region)] = as_of
         if ripe:
             activity.logger.info(
                 "Addresses and disks released",

@@ -87,10 +87,12 @@ class InstallationReading(Contract):
     highest_epoch: int
 
 
-class RegionRequest(Contract):
-    """One region."""
+class InstallationRequest(Contract):
+    """One region whose machines of this installation are to be listed."""
 
     region: RegionKey
+    retained_age_seconds: float = 0
+    """A list of machines that deleted pools gave up is used again while it is younger."""
 
 
 class LeftoversRequest(Contract):
@@ -101,6 +103,8 @@ class LeftoversRequest(Contract):
     """What was seen without a machine for less long may be about to get one."""
     release: bool = True
     """Whether ours are given up; False only tells of them."""
+    interval_seconds: float = 0
+    """After a look that is younger nothing is read, and the answer is empty."""
 
 
 class LeftoversReading(Contract):
@@ -251,7 +255,7 @@ async def watch_region(request: WatchRegionRequest) -> None:
 
 
 @activity.defn(name="cloud.list_installation")
-def list_installation(request: RegionRequest) -> InstallationReading:
+def list_installation(request: InstallationRequest) -> InstallationReading:
     """Every machine of this installation in one region."""
     ...
 

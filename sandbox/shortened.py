@@ -25,6 +25,7 @@ SHORTENED = (
     Shortened("SPOTGPU_SWEEP_INTERVAL_SECONDS", "20", "600", "between two orphan sweeps"),
     Shortened("SPOTGPU_SWEEP_CONFIRM_SECONDS", "5", "60", "between the two sightings of an orphan"),
     Shortened("SPOTGPU_SWEEP_MIN_AGE_SECONDS", "60", "660", "age below which nothing is an orphan"),
+    Shortened("SPOTGPU_SWEEP_LEFTOVERS_INTERVAL_SECONDS", "20", "3600", "between two looks for leftovers"),
     Shortened("SPOTGPU_LEASE_SECONDS", "3", "15", "until another bridge takes over from a dead one"),
     Shortened("SPOTGPU_SECRET_MAX_AGE_SECONDS", "2", "30", "for which a Secret that was read is used again"),
     Shortened("SPOTGPU_STATUS_READ_SECONDS", "5", "15", "between two readings of all pools for metrics"),

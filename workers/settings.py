@@ -67,6 +67,9 @@ class Settings(BaseSettings):
     """Seconds between the two sightings that make an orphan. 60 outlasts a pool that is being restarted."""
     sweep_min_age_seconds: float = Field(default=660, ge=0)
     """Age in seconds below which no machine is an orphan: a create call may be in flight for ten minutes."""
+    sweep_leftovers_interval_seconds: float = Field(default=3600, ge=0)
+    """Seconds between two looks at retained machines, and at disks and addresses without a machine. They cost
+    little or are meant to stay, and each look is a few calls of the cloud."""
     orphan_policy: OrphanPolicy = OrphanPolicy.RECLAIM
     """Reclaim ends orphans, Report only tells of them; a pool may override it for its machines."""
     pool: PoolSettings = Field(default_factory=PoolSettings)
@@ -188,6 +191,7 @@ class Settings(BaseSettings):
             orphan_policy=self.orphan_policy,
             confirm_after_seconds=self.sweep_confirm_seconds,
             min_age_seconds=self.sweep_min_age_seconds,
+            leftovers_interval_seconds=self.sweep_leftovers_interval_seconds,
             operator_namespace=self.operator_namespace,
         )
 

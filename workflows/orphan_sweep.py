@@ -13,10 +13,10 @@ from activities.signatures import (
     AskOwnersRequest,
     EventsRequest,
     InstallationReading,
+    InstallationRequest,
     InstancesRequest,
     LeftoversRequest,
     OffersRequest,
-    RegionRequest,
     SweepRecord,
 )
 from domain.contracts.announcements import Announcement
@@ -78,7 +78,9 @@ class OrphanSweep:
     async def _read(self) -> InstallationReading:
         return await workflow.execute_activity(
             signatures.list_installation,
-            RegionRequest(region=self._region),
+            InstallationRequest(
+                region=self._region, retained_age_seconds=self._settings.leftovers_interval_seconds
+            ),
             **options.list_installation(self._region),
         )
 
@@ -126,7 +128,10 @@ class OrphanSweep:
         """Addresses and disks without a machine; what cannot be read holds up nothing."""
         release = self._settings.orphan_policy is OrphanPolicy.RECLAIM
         request = LeftoversRequest(
-            region=self._region, min_age_seconds=self._settings.min_age_seconds, release=release
+            region=self._region,
+            min_age_seconds=self._settings.min_age_seconds,
+            release=release,
+            interval_seconds=self._settings.leftovers_interval_seconds,
         )
         try:
             found = await workflow.execute_activity(

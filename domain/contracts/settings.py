@@ -77,6 +77,8 @@ class SweepSettings(Contract):
     """Pause between the two sightings that make a machine an orphan."""
     min_age_seconds: float = 660
     """Younger machines may belong to a create call that is still in flight (its limit is 10 minutes)."""
+    leftovers_interval_seconds: float = 3600
+    """Pause between two looks at retained machines, and at disks and addresses without a machine."""
     operator_namespace: str = "spotgpu-system"
 
 

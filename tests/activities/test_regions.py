@@ -8,7 +8,7 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from activities.regions import RegionActivities, RegionSight, poll_delay, probe_delay
-from activities.signatures import LeftoversRequest, RegionRequest, WatchRegionRequest
+from activities.signatures import InstallationRequest, LeftoversRequest, WatchRegionRequest
 from domain.contracts.errors import ErrorCode
 from domain.contracts.facts import RegionHealth, RegionState
 from domain.contracts.installation import Installation
@@ -266,7 +266,7 @@ def test_list_installation_shows_living_machines_oldest_first(cloud: FakeProvide
     cloud.add(pool="a", state=InstanceState.TERMINATED)
     cloud.add(installation="another")
     hands = RegionActivities(FakeClouds(cloud), Installation(id="inst-1", epoch=2), FakePools())
-    reading = an_attempt().run(hands.list_installation, RegionRequest(region=REGION))
+    reading = an_attempt().run(hands.list_installation, InstallationRequest(region=REGION))
     assert [m.launch for m in reading.machines] == ["a-2", "a-1"]
     assert (reading.own_epoch, reading.highest_epoch) == (2, 0)
 
@@ -275,14 +275,14 @@ def test_list_installation_shows_living_machines_oldest_first(cloud: FakeProvide
 def test_list_installation_reads_the_highest_epoch(cloud: FakeProvider, tag: str, highest: int) -> None:
     cloud.add(tags={TAG_INSTALLATION: "inst-1", TAG_EPOCH: tag})
     hands = RegionActivities(FakeClouds(cloud), Installation(id="inst-1", epoch=2), FakePools())
-    reading = an_attempt().run(hands.list_installation, RegionRequest(region=REGION))
+    reading = an_attempt().run(hands.list_installation, InstallationRequest(region=REGION))
     assert reading.highest_epoch == highest
 
 
 def test_list_installation_shows_retained_machines_apart(cloud: FakeProvider) -> None:
     cloud.add(tags={TAG_RETAINED: "inst-1"})
     hands = RegionActivities(FakeClouds(cloud), Installation(id="inst-1"), FakePools())
-    reading = an_attempt().run(hands.list_installation, RegionRequest(region=REGION))
+    reading = an_attempt().run(hands.list_installation, InstallationRequest(region=REGION))
     assert (len(reading.machines), len(reading.retained)) == (0, 1)
 
 
@@ -308,3 +308,15 @@ def test_p12_leftovers_of_ours_are_released_once_they_were_seen_for_long_enough(
     assert [each.id for each in cloud.left] == ["eip-1"]
     cloud.left.append(a_leftover("eip-2", **{TAG_INSTALLATION: "inst-1"}))
     assert sweep(LeftoversRequest(region=REGION)) == ([], ["eip-2"], ["eip-1"]), "the same id, but anew"
+
+
+def test_sweeps_look_for_retained_machines_and_leftovers_once_an_interval(cloud: FakeProvider) -> None:
+    hands = RegionActivities(FakeClouds(cloud), Installation(id="inst-1"), FakePools())
+    listing = InstallationRequest(region=REGION, retained_age_seconds=3600)
+    left = LeftoversRequest(region=REGION, interval_seconds=3600)
+    retained = cloud.add(tags={TAG_RETAINED: "inst-1"})
+    for _ in range(3):
+        reading = an_attempt().run(hands.list_installation, listing)
+        assert [machine.instance_id for machine in reading.retained] == [retained.id]
+        an_attempt().run(hands.sweep_leftovers, left)
+    assert (cloud.count("list_tagged"), cloud.count("leftovers")) == (3 + 1, 1)

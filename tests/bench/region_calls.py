@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from activities.market import MarketActivities
 from activities.regions import RegionActivities
-from activities.signatures import LeftoversRequest, OffersRequest, RegionRequest, WatchRegionRequest
+from activities.signatures import InstallationRequest, LeftoversRequest, OffersRequest, WatchRegionRequest
 from domain.contracts.installation import Installation
 from domain.contracts.instances import OfferQuery
 from domain.contracts.names import TAG_INSTALLATION, TAG_POOL
@@ -45,7 +45,7 @@ class RegionCalls:
     renewal: dict[str, int]
     """Of one renewal of every machine's switch."""
     sweep: dict[str, int]
-    """Of one orphan sweep that finds nothing."""
+    """Of an hour of orphan sweeps that find nothing."""
     offers: dict[str, int]
     """Of one reading of price and stock, which no quiet pool asks for."""
 
@@ -57,7 +57,7 @@ class RegionCalls:
             "polls": _total(self.poll) / self.polls * _HOUR / settings.polling_interval_seconds,
             "looks": _total(self.look) * _HOUR / settings.dead_man_check_seconds,
             "renewals": _total(self.renewal) * _HOUR / settings.dead_man_renew_seconds,
-            "sweeps": _total(self.sweep) * _HOUR / Settings().sweep_interval_seconds,
+            "sweeps": _total(self.sweep),
         }
 
     @property
@@ -84,7 +84,7 @@ async def _count(region: SimulatedRegion, ids: set[str]) -> RegionCalls:
     # Switches that were set a day ahead are due at once when two days ahead are wanted.
     day = usual.dead_man_ahead_seconds
     renewed = await _watched(region, pools, POLLS, dead_man_renew_seconds=day, dead_man_ahead_seconds=2 * day)
-    sweep, offers = await asyncio.to_thread(lambda: (_sweep(region), _offers(region)))
+    sweep, offers = await asyncio.to_thread(lambda: (_sweeps(region), _offers(region)))
     return RegionCalls(
         provider=region.case.provider.value,
         polls=POLLS,
@@ -120,17 +120,23 @@ async def _watched(region: SimulatedRegion, pools: FakePools, polls: int, **sett
     return region.calls_since(mark)
 
 
-def _sweep(region: SimulatedRegion) -> Counter[str]:
-    """The two activities of a sweep that suspects nobody."""
+def _sweeps(region: SimulatedRegion) -> Counter[str]:
+    """The two activities of each sweep of an hour that suspects nobody."""
+    settings = Settings().for_sweeps()
+    machines = InstallationRequest(
+        region=region.case.key, retained_age_seconds=settings.leftovers_interval_seconds
+    )
+    leftovers = LeftoversRequest(region=region.case.key, interval_seconds=settings.leftovers_interval_seconds)
     hands = RegionActivities(region.registry, _installation(region), FakePools())
 
     def sweep() -> None:
-        reading = an_attempt().run(hands.list_installation, RegionRequest(region=region.case.key))
+        reading = an_attempt().run(hands.list_installation, machines)
         if len(reading.machines) != MACHINES:
             raise BenchError(f"{region.case.provider} lists {len(reading.machines)} of {MACHINES} machines")
-        an_attempt().run(hands.sweep_leftovers, LeftoversRequest(region=region.case.key))
+        an_attempt().run(hands.sweep_leftovers, leftovers)
 
-    return _calls_of(region, sweep)
+    sweeps = round(_HOUR / Settings().sweep_interval_seconds)
+    return _calls_of(region, lambda: [sweep() for _ in range(sweeps)])
 
 
 def _offers(region: SimulatedRegion) -> Counter[str]:
