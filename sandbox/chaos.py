@@ -158,6 +158,8 @@ def _live_through(pool: WatchedPool, cases: Mapping[Stage, Case]) -> list[Verdic
         ),
         (Stage.DELETION, pool.delete, lambda: pool.is_gone() or None, "nothing left"),
     ]
+    if Stage.SCALE_DOWN not in cases:
+        del steps[1]  # what grew may go as it is
     verdicts: list[Verdict] = []
     for stage, order, look, waited_for in steps:
         order()
