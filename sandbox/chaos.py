@@ -19,7 +19,7 @@ from sandbox.watched_pool import WatchedPool
 
 _LEVEL_SECONDS = 150
 _MAX_INSTANCES = 5
-_LEVELS = (1, 3, 1)
+_LEVELS = (1, 3, 2)
 """Before growing, after growing, after shrinking."""
 
 
@@ -132,7 +132,8 @@ def _case(dice: random.Random, targets: tuple[str, ...], stage: Stage) -> Case:
     return Case(
         targets=targets,
         stage=stage,
-        delay_seconds=round(dice.uniform(0.0, 2.5), 1),
+        # A deletion is over soon: its kill comes while machines are being ended.
+        delay_seconds=round(dice.uniform(0.0, 0.8 if stage is Stage.DELETION else 2.5), 1),
         outage_seconds=round(dice.uniform(1.0, 4.0), 1),
         cloud=dice.choice([ProviderName.TENCENT, ProviderName.ALIYUN]),
     )
@@ -154,7 +155,7 @@ def _live_through(pool: WatchedPool, cases: Mapping[Stage, Case]) -> list[Verdic
             Stage.SCALE_DOWN,
             lambda: pool.patch(minInstances=bottom),
             lambda: pool.at_level(bottom),
-            f"{bottom} machine, one per slot, joined",
+            f"{bottom} machines, one per slot, joined",
         ),
         (Stage.DELETION, pool.delete, lambda: pool.is_gone() or None, "nothing left"),
     ]

@@ -367,10 +367,14 @@ class Stack:
 
 
 def _look(name: str, ask: Callable[[], tuple[bool, str]]) -> PartState:
-    """State of one part. A start that was broken off leaves the record of a stack without its parts."""
+    """State of one part.
+
+    A start that was broken off leaves the record of a stack without its parts, and that of a clone that is
+    gone names files that are gone, too: neither runs.
+    """
     try:
         answers, where = ask()
-    except (StackError, ControlPlaneError, TemporalServerError):
+    except (StackError, ControlPlaneError, TemporalServerError, OSError, ValueError):
         return PartState(name, answers=False, where="was not started")
     return PartState(name, answers, where)
 

@@ -16,6 +16,7 @@ from temporalio.client import (
     ScheduleUpdateInput,
 )
 from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from domain.contracts.offers import RegionKey
 from workers.settings import Settings
@@ -47,6 +48,21 @@ async def start_sync(client: Client, region: RegionKey, settings: Settings) -> N
         start_signal_args=[sync_settings],
         static_summary=f"watches {region}",
     )
+
+
+async def revive_sync(client: Client, region: RegionKey, settings: Settings) -> bool:
+    """Start the region's sync if none runs, as after a cancellation; costs a running one no history."""
+    try:
+        await client.start_workflow(
+            REGION_SYNC_WORKFLOW,
+            RegionSyncInput(region=region, settings=settings.for_syncs()),
+            id=region_sync_id(region),
+            task_queue=POOLS_QUEUE,
+            static_summary=f"watches {region}",
+        )
+    except WorkflowAlreadyStartedError:
+        return False
+    return True
 
 
 async def schedule_sweep(client: Client, region: RegionKey, settings: Settings) -> None:

@@ -6,8 +6,11 @@ import os
 import socket
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from datetime import timedelta
+from typing import Final
 
 from temporalio.client import Client
+from temporalio.service import RPCError
 from temporalio.worker import Worker
 
 from workers import search_attributes
@@ -16,8 +19,10 @@ from workers.health import Health, serve
 from workers.installation import read_or_make
 from workers.secrets import OperatorSecrets, check_account
 from workers.settings import Settings
-from workers.standing_work import schedule_sweep, start_sync
+from workers.standing_work import revive_sync, schedule_sweep, start_sync
 from workers.wiring import build_hands, build_workers
+
+_REVIVE_EVERY: Final = timedelta(seconds=60)
 
 _log = logging.getLogger(__name__)
 
@@ -52,6 +57,8 @@ async def run_worker(settings: Settings, stop: asyncio.Event) -> None:
         stack.callback(hands.registry.close)
         workers = build_workers(settings, client, hands)
         running = [asyncio.create_task(worker.run(), name=worker.task_queue) for worker in workers]
+        revival = asyncio.create_task(keep_syncs(client, settings))
+        stack.callback(revival.cancel)
         try:
             await _begin_standing_work(client, settings)
             health.waits_for = ""
@@ -86,6 +93,18 @@ async def _begin_standing_work(client: Client, settings: Settings) -> None:
     for region in settings.regions:
         await start_sync(client, region, settings)
         await schedule_sweep(client, region, settings)
+
+
+async def keep_syncs(client: Client, settings: Settings, every: timedelta = _REVIVE_EVERY) -> None:
+    """Start syncs again that somebody cancelled or terminated: without one nobody sees a loss soon."""
+    while True:
+        await asyncio.sleep(every.total_seconds())
+        for region in settings.regions:
+            try:
+                if await revive_sync(client, region, settings):
+                    _log.warning("Sync was ended by somebody and runs again", extra={"region": str(region)})
+            except RPCError as error:
+                _log.warning("Sync not looked after", extra={"region": str(region), "reason": error.message})
 
 
 async def _until(stop: asyncio.Event, running: Sequence["asyncio.Task[None]"]) -> None:

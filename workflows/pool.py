@@ -50,6 +50,7 @@ _FACTS: dict[str, type[RegionObservation | RegionState | NodesSeen | Demand]] = 
     m.DEMAND: Demand,
 }
 _MAX_EVENTS_PER_CALL = 50
+_WITHOUT_ENDINGS = "20261130-without-endings"
 
 
 @workflow.defn(name=m.POOL_WORKFLOW)
@@ -83,6 +84,8 @@ class GPUSpotPool:
         """Judge, order, wait; returns what was deleted when the resource has been let go."""
         while not self._is_finished():
             self._judge()
+            if self._is_let_go() and self._effects.is_ending and workflow.patched(_WITHOUT_ENDINGS):
+                self._effects.give_up_endings()
             await workflow.wait_condition(self._has_work)
             if self._wants_renewal() and self._is_quiet():
                 await self._continue_as_new()
@@ -93,9 +96,13 @@ class GPUSpotPool:
     def _has_work(self) -> bool:
         return bool(self._facts or self._inbox or self._due) or self._is_finished()
 
-    def _is_finished(self) -> bool:
+    def _is_let_go(self) -> bool:
+        """Whether the resource is free to go: a successor of the same name may be applied at any moment."""
         deletion = self._state.deletion
-        if deletion is None or not deletion.finalizer_removed:
+        return deletion is not None and deletion.finalizer_removed
+
+    def _is_finished(self) -> bool:
+        if not self._is_let_go():
             return False
         # An update that was accepted must be answered before the run closes.
         return not self._tasks and not self._events and workflow.all_handlers_finished()

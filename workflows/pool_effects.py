@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
@@ -27,6 +27,8 @@ class Effects:
         self._resolved = resolved
         self._settings = settings
         self._launches: dict[str, workflow.ActivityHandle[signatures.LaunchAnswer]] = {}
+        self._endings: list[workflow.ActivityHandle[Any]] = []
+        """Drains and terminations under way, in their order: it is the same at each replay."""
 
     def take_over(self, resolved: ResolvedPool, settings: PoolSettings) -> None:
         """Take over an edit; what is under way goes on."""
@@ -49,6 +51,23 @@ class Effects:
         handle = self._launches.get(token)
         if handle is not None:
             handle.cancel()
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether drains or terminations are under way."""
+        return bool(self._endings)
+
+    def give_up_endings(self) -> None:
+        """Wait no more for drains and terminations: a person let the pool go without them."""
+        for handle in self._endings:
+            handle.cancel()
+
+    async def _until_ended(self, handle: workflow.ActivityHandle[ResultT]) -> ResultT:
+        self._endings.append(handle)
+        try:
+            return await handle
+        finally:
+            self._endings.remove(handle)
 
     async def carry_out(self, command: c.Command) -> o.Fact | None:
         """Carry one command out and return what came of it.
@@ -189,7 +208,7 @@ class Effects:
         chosen = end_options(region, heartbeat=self._heartbeat)
         done = o.Retained if retain else o.Told
         return await _fact_of(
-            workflow.execute_activity(activity, request, summary=named(ids), **chosen),
+            self._until_ended(workflow.start_activity(activity, request, summary=named(ids), **chosen)),
             lambda _: done(region=region, instance_ids=ids),
             lambda error: o.TellFailed(region=region, instance_ids=ids, error=error),
         )
@@ -203,11 +222,13 @@ class Effects:
         )
         within = command.deadline - workflow.now()
         return await _fact_of(
-            workflow.execute_activity(
-                signatures.drain_node,
-                request,
-                summary=command.node_name,
-                **options.drain_node(command.region, within),
+            self._until_ended(
+                workflow.start_activity(
+                    signatures.drain_node,
+                    request,
+                    summary=command.node_name,
+                    **options.drain_node(command.region, within),
+                )
             ),
             lambda result: o.Drained(token=command.token, result=result),
             lambda error: o.DrainFailed(token=command.token, error=error),

@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_FLOOR, Decimal
+from functools import partial
 from typing import Final, TypeVar
 
 from pydantic import BaseModel
@@ -235,7 +236,7 @@ class AliyunProvider:
         self._key = key
         self._settings = settings
         self._now = now
-        self._clients = KeyedClient(credentials, self._connect)
+        self._clients = KeyedClient(credentials, partial(_connect, key, settings))
 
     @property
     def key(self) -> RegionKey:
@@ -436,14 +437,15 @@ class AliyunProvider:
         with translate_errors(action):
             self._clients.get().call(action, parameters)
 
-    def _connect(self, keys: Mapping[str, str]) -> EcsClient:
-        return EcsClient(
-            self._key.region,
-            keys,
-            endpoint_from(self._settings.endpoint),
-            connect_timeout=timedelta(seconds=self._settings.connect_timeout_seconds),
-            read_timeout=timedelta(seconds=self._settings.read_timeout_seconds),
-        )
+
+def _connect(key: RegionKey, settings: AliyunSettings, keys: Mapping[str, str]) -> EcsClient:
+    return EcsClient(
+        key.region,
+        keys,
+        endpoint_from(settings.endpoint),
+        connect_timeout=timedelta(seconds=settings.connect_timeout_seconds),
+        read_timeout=timedelta(seconds=settings.read_timeout_seconds),
+    )
 
 
 def build(key: RegionKey, credentials: Credentials, *, endpoint: str = "") -> AliyunProvider:

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_FLOOR, Decimal
+from functools import partial
 from typing import Final, TypeVar
 
 from pydantic import BaseModel
@@ -240,7 +241,7 @@ class AwsProvider:
         self._settings = settings
         self._now = now
         self._lock = threading.Lock()
-        self._clients = KeyedClient(credentials, self._connect)
+        self._clients = KeyedClient(credentials, partial(_connect, key, settings))
         self._root_devices: dict[str, str] = {}
         self._unseen: dict[str, datetime] = {}
         """Machines that were bought here and that no list has shown yet, with the time of purchase."""
@@ -495,14 +496,15 @@ class AwsProvider:
         with translate_errors(operation):
             return shape.model_validate(self._clients.get().call(operation, parameters))
 
-    def _connect(self, keys: Mapping[str, str]) -> Ec2Calls:
-        return Ec2Calls(
-            self._key.region,
-            keys,
-            endpoint_from(self._settings.endpoint),
-            connect_timeout=timedelta(seconds=self._settings.connect_timeout_seconds),
-            read_timeout=timedelta(seconds=self._settings.read_timeout_seconds),
-        )
+
+def _connect(key: RegionKey, settings: AwsSettings, keys: Mapping[str, str]) -> Ec2Calls:
+    return Ec2Calls(
+        key.region,
+        keys,
+        endpoint_from(settings.endpoint),
+        connect_timeout=timedelta(seconds=settings.connect_timeout_seconds),
+        read_timeout=timedelta(seconds=settings.read_timeout_seconds),
+    )
 
 
 def build(key: RegionKey, credentials: Credentials, *, endpoint: str = "") -> AwsProvider:

@@ -11,6 +11,7 @@ Source: the SDK's own texts (3.1.219, 2026) and the ECS error tables (2026).
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Final, TypeVar
 
 from pydantic import BaseModel
@@ -171,7 +172,7 @@ class HuaweiProvider:
         self._key = key
         self._settings = settings
         self._now = now
-        self._clients = KeyedClient(credentials, self._connect)
+        self._clients = KeyedClient(credentials, partial(_connect, key, settings))
 
     @property
     def key(self) -> RegionKey:
@@ -465,18 +466,19 @@ class HuaweiProvider:
             answer: Answer = self._clients.get().call(action, **fields)
             return shape.model_validate(answer.body)
 
-    def _connect(self, keys: Mapping[str, str]) -> EcsCalls:
-        with translate_errors("KeystoneListProjects"):
-            return EcsCalls(
-                self._key.region,
-                keys,
-                endpoint_from(self._settings.endpoint),
-                billing_endpoint=self._settings.billing_endpoint,
-                timeouts=(
-                    timedelta(seconds=self._settings.connect_timeout_seconds),
-                    timedelta(seconds=self._settings.read_timeout_seconds),
-                ),
-            )
+
+def _connect(key: RegionKey, settings: HuaweiSettings, keys: Mapping[str, str]) -> EcsCalls:
+    with translate_errors("KeystoneListProjects"):
+        return EcsCalls(
+            key.region,
+            keys,
+            endpoint_from(settings.endpoint),
+            billing_endpoint=settings.billing_endpoint,
+            timeouts=(
+                timedelta(seconds=settings.connect_timeout_seconds),
+                timedelta(seconds=settings.read_timeout_seconds),
+            ),
+        )
 
 
 def build(key: RegionKey, credentials: Credentials, *, endpoint: str = "") -> HuaweiProvider:

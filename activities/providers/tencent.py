@@ -11,6 +11,7 @@ import base64
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_FLOOR, Decimal
+from functools import partial
 from typing import Final, TypeVar
 
 from pydantic import BaseModel
@@ -214,7 +215,7 @@ class TencentProvider:
         self._key = key
         self._settings = settings
         self._now = now
-        self._clients = KeyedClient(credentials, self._connect)
+        self._clients = KeyedClient(credentials, partial(_connect, key, settings))
 
     @property
     def key(self) -> RegionKey:
@@ -435,13 +436,14 @@ class TencentProvider:
         with translate_errors(action):
             return shape.model_validate(self._clients.get().compute(action, parameters))
 
-    def _connect(self, keys: Mapping[str, str]) -> CvmCalls:
-        return CvmCalls(
-            self._key.region,
-            keys,
-            endpoint_from(self._settings.endpoint),
-            timeout=timedelta(seconds=self._settings.timeout_seconds),
-        )
+
+def _connect(key: RegionKey, settings: TencentSettings, keys: Mapping[str, str]) -> CvmCalls:
+    return CvmCalls(
+        key.region,
+        keys,
+        endpoint_from(settings.endpoint),
+        timeout=timedelta(seconds=settings.timeout_seconds),
+    )
 
 
 def build(key: RegionKey, credentials: Credentials, *, endpoint: str = "") -> TencentProvider:

@@ -106,8 +106,14 @@ def finish_deletion(draft: Draft) -> None:
     if stage == STAGE_FINALIZER and not deletion.finalizer_ordered and (retry is None or retry <= draft.now):
         deletion = deletion.model_copy(update={"finalizer_ordered": True})
         draft.order(RemoveFinalizer())
-        draft.announce(EventReason.DELETED, "Every machine is confirmed gone", "end")
+        draft.announce(EventReason.DELETED, _farewell(deletion), "end")
     draft.update(deletion=deletion)
+
+
+def _farewell(deletion: Deletion) -> str:
+    if STAGE_TERMINATE in deletion.forced:
+        return "Let go by force: machines that were not confirmed gone are left to the orphan sweep"
+    return "Every machine is confirmed gone"
 
 
 def _stage(draft: Draft) -> str:

@@ -5,6 +5,7 @@ from datetime import datetime
 
 from domain.contracts.offers import CapacityType
 from domain.contracts.pool_state import Machine, MachinePhase, OfferHold
+from domain.contracts.pools import PauseScope
 from domain.contracts.status import (
     InstanceReport,
     InstanceStatus,
@@ -147,6 +148,7 @@ def details(draft: Draft) -> str:
     lines = [
         f"{title}: desired {desired_instances(draft)}, min {spec.min_instances}, max {spec.max_instances}",
         "",
+        *_pauses(draft),
         f"Waits for: {waiting_for(draft)}",
         "",
         "| slot | instance | where | type | phase | since |",
@@ -159,6 +161,12 @@ def details(draft: Draft) -> str:
         if not slot.token
     )
     return "\n".join(lines)
+
+
+def _pauses(draft: Draft) -> list[str]:
+    """What the spec and people have paused, also while nothing waits for it."""
+    held = sorted({draft.resolved.spec.paused.value, *draft.state.manual_pauses} - {PauseScope.NONE.value})
+    return [f"Paused: {', '.join(held)}", ""] if held else []
 
 
 def _row(machine: Machine) -> str:

@@ -5,10 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from domain.contracts.offers import ProviderName
+from sandbox.boot_script import JoinLine
 from sandbox.commands import main
 from sandbox.control_plane.binaries import PROGRAMS
+from sandbox.node_api import ApiAccess
 from sandbox.run_folder import StackFolder, StackRecord
 from sandbox.stack import Stack
+from sandbox.world_config import CloudConfig, WorldConfig
 
 
 @pytest.fixture
@@ -44,3 +48,24 @@ def test_missing_programs_are_told_without_a_trace(
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
     assert main(["build"]) == 1
     assert f"spotgpu: KUBEBUILDER_ASSETS names {tmp_path}, which has no executable" in capsys.readouterr().err
+
+
+def test_record_of_a_clone_that_is_gone_bars_nothing(broken_off: Stack, tmp_path: Path) -> None:
+    lost = CloudConfig(
+        provider=ProviderName.TENCENT,
+        node_class=tmp_path / "gone" / "gpuspotnodeclass.yaml",
+        access_key_id="k",
+        access_key_secret="s",
+        port=1,
+        proxy_port=1,
+    )
+    world = WorldConfig(
+        seed=1,
+        clouds=(lost,),
+        control_port=1,
+        metadata_port=1,
+        api=ApiAccess(server="https://127.0.0.1:1"),
+        join=JoinLine("127.0.0.1:1", "a.b", "sha256:0"),
+    )
+    world.save(broken_off.folder.world)
+    assert not any(part.answers for part in broken_off.status())

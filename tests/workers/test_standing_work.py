@@ -1,17 +1,20 @@
 """Search attributes, syncs and Schedules on a real Temporal server."""
 
+import asyncio
 import uuid
 from datetime import timedelta
 
 import pytest
-from temporalio.client import Client, ScheduleOverlapPolicy
+from temporalio.client import Client, ScheduleOverlapPolicy, WorkflowExecutionStatus
 
 from domain.contracts.names import SEARCH_BOOLS, SEARCH_INTS, SEARCH_KEYWORD_LISTS, SEARCH_KEYWORDS
 from domain.contracts.offers import ProviderName, RegionKey
+from tests.crd_bridge.waiting import until_async
 from workers import search_attributes
 from workers.errors import ConfigurationError
 from workers.settings import Settings
-from workers.standing_work import schedule_sweep, start_sync
+from workers.standing_work import revive_sync, schedule_sweep, start_sync
+from workers.temporal_worker import keep_syncs
 from workflows.messages import orphan_sweep_id, region_sync_id
 
 pytestmark = pytest.mark.temporal
@@ -69,6 +72,28 @@ async def test_sync_is_started_once_and_told_the_settings_ever_after(
     assert [signal.signal_name for signal in signals] == ["configure", "configure"]
     assert b'"polling_interval_seconds":5.0' in signals[-1].input.payloads[0].data
     await handle.terminate()
+
+
+async def test_sync_that_somebody_cancelled_runs_again_and_a_running_one_notices_nothing(
+    client: Client, region: RegionKey
+) -> None:
+    await start_sync(client, region, Settings())
+    handle = client.get_workflow_handle(region_sync_id(region))
+    before = len((await handle.fetch_history()).events)
+    settings = Settings(regions=(region,))
+    keeping = asyncio.create_task(keep_syncs(client, settings, timedelta(seconds=0.05)))
+    try:
+        assert not await revive_sync(client, region, settings)
+        assert len((await handle.fetch_history()).events) == before
+        await handle.terminate()
+
+        async def runs_again() -> bool:
+            return (await handle.describe()).status is WorkflowExecutionStatus.RUNNING
+
+        await until_async(runs_again, what="the sync runs again")
+    finally:
+        keeping.cancel()
+    await client.get_workflow_handle(region_sync_id(region)).terminate()
 
 
 async def test_sweep_schedule_is_made_then_updated_and_a_pause_of_a_human_stays(

@@ -97,6 +97,21 @@ async def _delete_by_force(desk: Desk, resolved: Any) -> None:
     await desk.handle.result()
 
 
+async def test_forced_drain_does_not_hold_the_name_of_the_pool(client: Client, outside: Outside) -> None:
+    """A successor of the same name is served only when this workflow has ended."""
+    resolved = a_resolved(minInstances=1)
+    async with serving(client, outside):
+        handle = await start(client, resolved)
+        desk = Desk(handle, outside, "update")
+        await desk.up(1)
+        outside.drains_hang = True
+        await edit(handle, resolved.model_copy(update={"deleting": True, "generation": 2}))
+        await desk.order("force_delete", stage="Drain")
+        await asyncio.wait_for(handle.result(), 30)
+        assert outside.finalizer_removed
+        outside.drains_hang = False
+
+
 WRONG = [
     pytest.param("pause", {"by": "ann", "scope": "Launches"}, id="reason missing"),
     pytest.param("pause", {**WHO, "scope": "Everything"}, id="unknown scope"),

@@ -223,6 +223,8 @@ def test_forcing_a_stage_ends_what_does_not_end_by_itself(stage: str) -> None:
     assert answer.startswith(f"stage {stage} forced")
     assert deleted(world, 60) < 60
     assert (stage == "Terminate") == ("DeletionStuck" in world.reasons())
+    (farewell,) = (event.message for event in world.events if event.reason == "Deleted")
+    assert ("Let go by force" in farewell) == (stage == "Terminate"), "nothing is called gone that is not"
 
 
 def test_forcing_is_refused_while_the_pool_is_not_being_deleted() -> None:
