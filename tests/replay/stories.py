@@ -86,11 +86,26 @@ async def renewed(client: Client, outside: Outside) -> list[WorkflowHandle[Any, 
     return [client.get_workflow_handle(handle.id, run_id=first), *last]
 
 
+async def drain_forced(client: Client, outside: Outside) -> list[WorkflowHandle[Any, str]]:
+    """A deletion whose drains do not end, until a person goes on without them."""
+    resolved = a_resolved(name="story-forced")
+    handle = await start(client, resolved)
+    await _up(handle, outside, resolved.uid, 2)
+    outside.drains_hang = True
+    await edit(handle, resolved.model_copy(update={"deleting": True, "generation": 2}))
+    order = {"by": "story", "reason": "to be recorded", "stage": "Drain"}
+    await handle.execute_update("force_delete", order, result_type=m.InterventionAnswer)
+    await handle.result()
+    outside.drains_hang = False
+    return [handle]
+
+
 STORIES: dict[str, Story] = {
     "plain_life": plain_life,
     "refused_and_unanswered": refused_and_unanswered,
     "taken_back": taken_back,
     "renewed": renewed,
+    "drain_forced": drain_forced,
 }
 
 
