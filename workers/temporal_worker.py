@@ -62,15 +62,9 @@ async def run_worker(settings: Settings, stop: asyncio.Event) -> None:
         try:
             await _begin_standing_work(client, settings)
             health.waits_for = ""
-            _log.info(
-                "Worker serves",
-                extra={
-                    "address": address,
-                    "installation": installation.id,
-                    "epoch": installation.epoch,
-                    "regions": [str(region) for region in settings.regions],
-                },
-            )
+            regions = [str(region) for region in settings.regions]
+            of = {"installation": installation.id, "epoch": installation.epoch}
+            _log.info("Worker serves", extra={"address": address, **of, "regions": regions})
             await _until(stop, running)
         finally:
             health.waits_for = "shutdown"

@@ -9,7 +9,8 @@ import pytest
 
 from tests.domain.decisions.pool_walk import Walk
 
-WALKS = int(os.environ.get("POOL_WALKS", "40"))
+# At a desk fewer than in CI, as with the examples of properties.
+WALKS = int(os.environ.get("POOL_WALKS", "40" if os.environ.get("HYPOTHESIS_PROFILE") == "ci" else "20"))
 _PER_TEST = 10
 
 
