@@ -756,8 +756,9 @@ def test_faults_carry_no_user_data_and_no_keys(world: World, kind: FaultKind | N
     if kind is None:
         with socket() as closed:
             closed.bind(("127.0.0.1", 0))
-            adapter._settings = AwsSettings(endpoint=f"127.0.0.1:{closed.getsockname()[1]}")
-        adapter.close()
+            nowhere = world.adapter(endpoint=f"127.0.0.1:{closed.getsockname()[1]}")
+        nowhere._root_devices = adapter._root_devices
+        adapter = nowhere
     else:
         world.cloud.faults.set(Fault(kind=kind))
     fault = fault_of(adapter.launch, CASE.request(), BOOT)
