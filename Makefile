@@ -78,7 +78,7 @@ unit: $(STAMP) ## Tests that need nothing outside the process (under 30 s)
 check: lint arch types unit ## What one runs before a push
 
 ##@ Tests with servers (the tests start and end them)
-.PHONY: wire replay temporal cluster servers e2e test cov chaos bench
+.PHONY: wire replay temporal cluster e2e test cov chaos bench
 wire: $(STAMP) ## Adapters against the simulated clouds, over the vendors' SDKs
 	$(unset_proxies) $(PYTEST) -q -n $(CORES) --dist loadfile -m wire
 
@@ -94,10 +94,7 @@ cluster: control-plane ## Bridge and activities against the real control plane
 e2e: control-plane ## Real processes against the whole sandbox
 	$(unset_proxies) $(PYTEST) -q -n $(WAITERS) --dist loadfile --no-loadscope-reorder -m e2e --timeout 300 tests/e2e
 
-servers: control-plane ## Both levels temporal and cluster in one run, which fills the cores better
-	$(unset_proxies) $(PYTEST) -q -n $(WAITERS) --dist loadfile -m "(temporal or cluster) and not e2e"
-
-test: unit wire replay servers e2e ## All levels in order, one at a time
+test: unit wire replay temporal cluster e2e ## All levels in order, one at a time
 
 cov: control-plane ## All levels with coverage: domain 100 %, everything 92 %
 	$(BIN)/coverage erase

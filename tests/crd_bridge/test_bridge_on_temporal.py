@@ -88,8 +88,9 @@ class World:
             "pool_settings": PoolSettings(),
             "installation": "here",
             "namespaces": (self.namespace,),
-            "lease": LeaseDurations(lease_seconds=1, renew_deadline_seconds=0.6, retry_seconds=0.05),
-            "answer_seconds": 2.0,
+            # Long enough that a busy machine is not read as a dead leader, whose successor tells all again.
+            "lease": LeaseDurations(lease_seconds=4, renew_deadline_seconds=3, retry_seconds=0.05),
+            "answer_seconds": 10.0,
             "node_gather_seconds": 0.05,
             "demand_gather_seconds": 0.05,
             "pool_pace": Pace(lanes=4, repair_lanes=2, backoff=QUICK),
