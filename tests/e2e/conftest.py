@@ -15,7 +15,6 @@ from sandbox.stack import Stack, StackOptions
 LONGEST_FIRST = (
     "test_kill_points.py",
     "test_chaos.py",
-    "test_four_clouds.py",
     "test_commands.py",
     "test_variants.py",
     "test_chaos_of_pairs.py",
