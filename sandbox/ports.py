@@ -9,7 +9,6 @@ import socket
 import tempfile
 from functools import cache
 from pathlib import Path
-from typing import IO
 
 HOST = "127.0.0.1"
 
@@ -21,7 +20,6 @@ _SHARES = 16
 its own, and never the same port twice."""
 
 _chosen: set[int] = set()
-_held: list[IO[str]] = []
 
 
 def pick_ports(count: int) -> list[int]:
@@ -52,13 +50,13 @@ def _share() -> int:
     folder = Path(tempfile.gettempdir()) / f"spotgpu-ports-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     for share in range(_SHARES):
-        file = (folder / str(share)).open("w")
+        # A bare descriptor: nothing closes it before the process ends, and with it the lock.
+        held = os.open(folder / str(share), os.O_CREAT | os.O_RDWR, 0o600)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            file.close()
+            os.close(held)
             continue
-        _held.append(file)
         return share
     return os.getpid() % _SHARES
 
