@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sandbox.chaos import Case
 from sandbox.operator_processes import PROCESSES
 from sandbox.run_folder import StackFolder
 from sandbox.stack import Stack, StackOptions
@@ -59,4 +60,10 @@ def revive(stack: Stack) -> None:
         stack.operator.wait_ready(name)
 
 
+def named(case: Case) -> str:
+    """Id of a chaos case in the report: what is killed, and when."""
+    return "-".join((*case.targets, case.stage))
+
+
+CHAOS_SEED = 1
 REPOSITORY = Path(__file__).resolve().parents[2]
