@@ -32,6 +32,9 @@ MASKS = [
     (r"\b(tencent|aliyun)\b(?! )", "<provider>"),
     (r"\b(tencent|aliyun) made", "<provider> made"),
     (r"\bA100-\d0G", "<gpu>"),
+    # Money may happen to be whole: a pool that has just begun has cost 0 so far.
+    (r"((?:Cost|Cost This Month|Price Per Hour):\s+)\d+(?:\.\d+)?", r"\1<amount>"),
+    (r"\b\d+(?:\.\d+)?(?=\s+default \(CostFirst\)| CNY/h)", "<amount>"),
     (r"\b\d+\.\d+\b", "<amount>"),
     (r"\b(Resource Version:\s+)\d+", r"\1<number>"),
     (r"\b\d+m?s?\d*s\b|\b(now|an?|\d+) (seconds?|minutes?)? ?ago\b|\b<?\d+s \(x\d+ over \d+s\)", "<age>"),
