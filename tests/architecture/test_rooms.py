@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.architecture.tree import ROOMS, ROOT, product_modules, repository_files, syntax_of, text_of
+from workflows.runtime import TRUSTED
 
 MAX_LINES = 500
 MAX_ADAPTER_LINES = 600
@@ -126,3 +127,26 @@ def test_every_test_module_mirrors_a_room() -> None:
         and path.split("/")[1] not in beside
     ]
     assert strangers == []
+
+
+DECLARING = {"typing", "enum", "decimal", "datetime.timedelta", "collections.abc", "pydantic", "domain"}
+DECLARING |= {"temporalio.activity", "temporalio.common", "temporalio.workflow.ActivityCancellationType"}
+
+
+@pytest.mark.parametrize("module", [name for name in TRUSTED if name != "domain"])
+def test_module_that_workflows_share_only_declares(module: str) -> None:
+    syntax = syntax_of(module.replace(".", "/") + ".py")
+    imported = {
+        f"{node.module}.{alias.name}"
+        for node in ast.walk(syntax)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    plain = [node for node in ast.walk(syntax) if isinstance(node, ast.Import)]
+    assert plain == []
+    assert [name for name in sorted(imported) if not within(name, DECLARING)] == []
+
+
+def within(name: str, modules: set[str]) -> bool:
+    """Whether a dotted name is one of these or below one."""
+    return any(name == module or name.startswith(f"{module}.") for module in modules)
