@@ -92,9 +92,7 @@ cluster: control-plane ## Bridge and activities against the real control plane
 	$(unset_proxies) $(PYTEST) -q -n $(WAITERS) --dist loadfile -m "cluster and not e2e"
 
 e2e: control-plane ## Real processes against the whole sandbox
-	$(unset_proxies) $(PYTEST) -q -n $(WAITERS) --dist loadfile --no-loadscope-reorder -m e2e --timeout 300 tests/e2e --ignore=tests/e2e/test_four_clouds.py
-	@# Four clouds and their faults fill the cores by themselves.
-	$(unset_proxies) $(PYTEST) -q -m e2e --timeout 300 tests/e2e/test_four_clouds.py
+	$(unset_proxies) $(PYTEST) -q -n $(WAITERS) --dist loadfile --no-loadscope-reorder -m e2e --timeout 300 tests/e2e
 
 test: unit wire replay temporal cluster e2e ## All levels in order, one at a time
 

@@ -15,7 +15,7 @@ from sandbox.expectation import ExpectationError, expect
 from sandbox.observer import NotThereError
 from sandbox.outages import TARGETS, Outages
 from sandbox.stack import Stack
-from sandbox.watched_pool import WatchedPool
+from sandbox.watched_pool import WatchedPool, small_pool
 
 _LEVEL_SECONDS = 150
 _MAX_INSTANCES = 5
@@ -234,15 +234,5 @@ class _Outage:
 
 def _manifest(level: int) -> dict[str, Any]:
     """A pool at both vendors that grows and shrinks one machine at a time, so that a kill hits the middle."""
-    return {
-        "apiVersion": "spotgpu.zuoyang.cn/v1alpha1",
-        "kind": "GPUSpotPool",
-        "metadata": {},
-        "spec": {
-            "minInstances": level,
-            "maxInstances": _MAX_INSTANCES,
-            "gpuTypes": ["A100-40G"],
-            "providers": [{"name": "tencent"}, {"name": "aliyun"}],
-            "scaleStrategy": {"scaleUpStep": 1, "scaleDownStep": 1, "cooldownSeconds": 1},
-        },
-    }
+    slowly = {"scaleUpStep": 1, "scaleDownStep": 1, "cooldownSeconds": 1}
+    return small_pool(level, maxInstances=_MAX_INSTANCES, scaleStrategy=slowly)

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from domain.contracts import names
-from sandbox.control_plane.processes import ProcessError, ProcessTable
+from sandbox.control_plane.processes import GO_ENVIRONMENT, ProcessError, ProcessTable
 from sandbox.ports import HOST, pick_ports
 
 PROGRAM = "temporal"
@@ -128,9 +128,8 @@ class TemporalServer:
             (self._folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
         if not self._ports_path.exists():
             self._ports_path.write_text(json.dumps(asdict(TemporalPorts.pick())) + "\n")
-        self._processes.start(
-            PROGRAM, self._command(), {"HOME": str(self._folder)}, die_with_parent=self._die_with_parent
-        )
+        environment = {**GO_ENVIRONMENT, "HOME": str(self._folder)}
+        self._processes.start(PROGRAM, self._command(), environment, die_with_parent=self._die_with_parent)
         self.wait_ready(timeout_seconds)
 
     def wait_ready(self, timeout_seconds: float = 30.0) -> None:

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from domain.contracts.names import GROUP
 from domain.contracts.offers import ProviderName
+from sandbox.accounts import USUAL_CLOUDS
 from sandbox.clouds.admin import MachineView
 from sandbox.expectation import expect
 from sandbox.observer import NotThereError, Observer, PoolSeen
@@ -130,6 +132,18 @@ class WatchedPool:
 def _instance_id(provider_id: str) -> str:
     """The last segment: ``qcloud:///100003/ins-1`` and ``cn-beijing.i-1`` name ``ins-1`` and ``i-1``."""
     return provider_id.rpartition("/")[2].rpartition(".")[2]
+
+
+def small_pool(min_instances: int, **spec: object) -> dict[str, Any]:
+    """A pool of A100s at the usual clouds, to be applied under a name; ``spec`` wins over what it has."""
+    usual = {
+        "minInstances": min_instances,
+        "maxInstances": 9,
+        "gpuTypes": ["A100-40G"],
+        "providers": [{"name": provider.value} for provider in USUAL_CLOUDS],
+    }
+    body: dict[str, Any] = {"apiVersion": f"{GROUP}/v1alpha1", "kind": "GPUSpotPool", "metadata": {}}
+    return {**body, "spec": {**usual, **spec}}
 
 
 def sell_nothing(stack: Stack, provider: ProviderName) -> None:

@@ -30,7 +30,7 @@ from sandbox.control_plane.kubeconfigs import (
     write_kubeconfig,
     write_token_file,
 )
-from sandbox.control_plane.processes import ProcessError, ProcessTable, require_linux
+from sandbox.control_plane.processes import GO_ENVIRONMENT, ProcessError, ProcessTable, require_linux
 
 IDENTITIES: Mapping[str, Identity] = {
     "admin": Identity("sandbox-admin", "system:masters"),
@@ -268,7 +268,7 @@ class ControlPlane:
     def _child_env(self) -> dict[str, str]:
         """Give children a home of their own and no proxies: nothing they read lies outside the run folder."""
         home = str(self._folder.path / "home")
-        return {"HOME": home, "PATH": "/usr/bin:/bin", "KWOK_WORKDIR": f"{home}/kwok"}
+        return {**GO_ENVIRONMENT, "HOME": home, "PATH": "/usr/bin:/bin", "KWOK_WORKDIR": f"{home}/kwok"}
 
     def _stop_all(self) -> None:
         """Stop backwards, each one even if another would not end; then tell of the first that did not."""

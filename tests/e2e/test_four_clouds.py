@@ -1,10 +1,12 @@
-"""One pool over all four clouds: three of them misbehave at the same time, each in its own way.
+"""Pools over all four clouds: three misbehave at the same time, then all four refuse the operator's keys.
 
-Durations are shortened by 15, as the sandbox shortens the polling interval: an outage of ten minutes is 40 s.
+Both on one sandbox, so that secrets are looked for in what it did in its bad times, too. Durations are
+shortened by 15, as the sandbox shortens the polling interval: an outage of ten minutes is 40 s.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import time
 import urllib.request
@@ -18,15 +20,28 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from domain.contracts.lanes import Lane
+from domain.contracts.names import GROUP
 from domain.contracts.offers import ProviderName
 from sandbox.accounts import NODE_CLASSES
 from sandbox.audit import audit, create_action
 from sandbox.clouds.faults import Fault, FaultKind
 from sandbox.expectation import expect
-from sandbox.operator_processes import WORKER
+from sandbox.operator_processes import PROCESSES, WORKER
+from sandbox.provision import OPERATOR_NAMESPACE, account_of
 from sandbox.run_folder import StackFolder
 from sandbox.stack import Stack, StackOptions
-from sandbox.watched_pool import WatchedPool, sell_nothing
+from sandbox.watched_pool import WatchedPool, sell_nothing, small_pool
+from sandbox.world_config import CloudConfig
+from tests.e2e.secret_places import (
+    WRONG_ID,
+    WRONG_KEY,
+    kept,
+    key_ids,
+    requests,
+    secrets_of,
+    visible_now,
+)
+from tests.e2e.secret_search import Place, Secret, search
 from workers.settings import Settings
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
@@ -34,6 +49,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 SHORTENED_BY = 15
 DOWN_SECONDS = 600 / SHORTENED_BY
 LEVEL_SECONDS = 180
+KEYS_SECONDS = 60
 
 TENCENT, ALIYUN, HUAWEI, AWS = NODE_CLASSES
 THROTTLING, DOWN, TIMING_OUT, WELL = TENCENT, ALIYUN, HUAWEI, AWS
@@ -56,32 +72,15 @@ def four_clouds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     stack.down()
 
 
-@pytest.fixture
-def pool(four_clouds: Stack) -> Iterator[WatchedPool]:
-    pool = WatchedPool(four_clouds, "four", "four")
-    yield pool
-    for cloud in four_clouds.world.clouds:
-        four_clouds.cloud(cloud.provider).clear_faults()
-    pool.delete()
-
-
 def manifest(level: int) -> dict[str, Any]:
-    return {
-        "apiVersion": "spotgpu.zuoyang.cn/v1alpha1",
-        "kind": "GPUSpotPool",
-        "metadata": {},
-        "spec": {
-            "minInstances": level,
-            "maxInstances": 12,
-            "gpuTypes": ["T4-16G"],
-            "maxPricePerHour": 4,
-            "providers": [
-                {"name": name.value, "regions": [REGIONS[name]], "instanceTypes": [TYPES[name]]}
-                for name in NODE_CLASSES
-            ],
-            "scaleStrategy": {"scaleUpStep": 12, "scaleDownStep": 12, "cooldownSeconds": 1},
-        },
-    }
+    """A pool of T4s at all four, which can buy all that it wants at once."""
+    where = [
+        {"name": name.value, "regions": [REGIONS[name]], "instanceTypes": [TYPES[name]]}
+        for name in NODE_CLASSES
+    ]
+    at_once = {"scaleUpStep": 12, "scaleDownStep": 12, "cooldownSeconds": 1}
+    kind = {"gpuTypes": ["T4-16G"], "maxPricePerHour": 4, "providers": where}
+    return small_pool(level, maxInstances=12, scaleStrategy=at_once, **kind)
 
 
 def sell(stack: Stack, free: dict[ProviderName, int]) -> None:
@@ -108,11 +107,13 @@ def misbehaving(stack: Stack) -> Generator[None]:
     action = create_action(TIMING_OUT)
     stack.cloud(TIMING_OUT).set_fault(Fault(kind=FaultKind.HANG, action=action, every=2))
     stack.switches.switch(DOWN, "refuse")
-    yield
-    expect("time is up", lambda: time.monotonic() > over or None, within_seconds=2 * DOWN_SECONDS)
-    stack.switches.switch(DOWN, "accept")
-    for name in (THROTTLING, TIMING_OUT):
-        stack.cloud(name).clear_faults()
+    try:
+        yield
+        expect("time is up", lambda: time.monotonic() > over or None, within_seconds=2 * DOWN_SECONDS)
+    finally:
+        stack.switches.switch(DOWN, "accept")
+        for name in (THROTTLING, TIMING_OUT):
+            stack.cloud(name).clear_faults()
 
 
 def series(stack: Stack, name: str, provider: ProviderName) -> list[float]:
@@ -194,9 +195,8 @@ def lane_of(provider: ProviderName, action: str) -> Lane:
     return Lane.ENDS if action in ENDING else Lane.READINGS
 
 
-def test_pool_keeps_its_level_while_three_of_four_clouds_misbehave(
-    four_clouds: Stack, pool: WatchedPool
-) -> None:
+def test_pool_keeps_its_level_while_three_of_four_clouds_misbehave(four_clouds: Stack) -> None:
+    pool = WatchedPool(four_clouds, "four", "four")
     sell(four_clouds, dict.fromkeys(NODE_CLASSES, 1))
     pool.apply(manifest(4))
     expect("4 machines", lambda: pool.at_level(4), within_seconds=LEVEL_SECONDS)
@@ -230,3 +230,90 @@ def test_pool_keeps_its_level_while_three_of_four_clouds_misbehave(
     expect("nothing left", lambda: pool.is_gone() or None, within_seconds=LEVEL_SECONDS)
     assert [line.partition("'")[0] for line in audit(four_clouds, pool.uid)] == list(NODE_CLASSES)
     assert over_budget(four_clouds) == []
+
+
+def rotate(stack: Stack, cloud: CloudConfig, key_id: str, secret: str) -> None:
+    """Write other keys into the account's Secret."""
+    body = {"stringData": {"accessKeyId": key_id, "accessKeySecret": secret}}
+    patch = ("patch", "secret", account_of(cloud), "--type=merge", "--patch-file=/dev/stdin")
+    stack.cluster.kubectl(*patch, f"--namespace={OPERATOR_NAMESPACE}", stdin=json.dumps(body))
+
+
+def spoil_keys(stack: Stack) -> None:
+    """One account gets keys that nobody knows, the others a wrong secret beside the right id."""
+    first, *others = stack.world.clouds
+    rotate(stack, first, WRONG_ID, WRONG_KEY)
+    for cloud in others:
+        rotate(stack, cloud, cloud.access_key_id, WRONG_KEY)
+
+
+def mend_keys(stack: Stack) -> None:
+    for cloud in stack.world.clouds:
+        rotate(stack, cloud, cloud.access_key_id, cloud.access_key_secret)
+
+
+def rejected(pool: WatchedPool) -> str | None:
+    """The message, once each account's Secret is named as rejected."""
+    found = condition(pool, "ProviderUnavailable")
+    text = str(found.get("message", ""))
+    named = all(account_of(cloud) in text for cloud in pool.stack.world.clouds)
+    held = (found.get("status"), found.get("reason")) == ("True", "CredentialsRejected")
+    return text if held and named else None
+
+
+def test_pool_lives_through_wrong_keys_and_no_secret_is_told_anywhere(four_clouds: Stack) -> None:
+    stack, pool = four_clouds, WatchedPool(four_clouds, "guarded", "guarded")
+    pids = {name: stack.operator.pid(name) for name in PROCESSES}
+    sell(stack, dict.fromkeys(NODE_CLASSES, 1))
+    pool.apply(manifest(4))
+    expect("4 machines", lambda: pool.at_level(4), within_seconds=LEVEL_SECONDS)
+    places = list(visible_now(stack, pool, "at its level"))
+
+    spoil_keys(stack)
+    expect("rejected keys are told", lambda: rejected(pool), within_seconds=KEYS_SECONDS)
+    sell(stack, dict.fromkeys(NODE_CLASSES, 1))
+    pool.patch(minInstances=5)
+    expect("a round without a region", lambda: failed_round(pool), within_seconds=KEYS_SECONDS)
+    places += visible_now(stack, pool, "with wrong keys")
+    assert len(pool.live()) == 4
+
+    mend_keys(stack)
+    expect("keys are taken again", lambda: unavailable(pool, "False"), within_seconds=KEYS_SECONDS)
+    expect("5 machines", lambda: pool.at_level(5), within_seconds=LEVEL_SECONDS)
+    assert {name: stack.operator.pid(name) for name in PROCESSES} == pids, "nothing was restarted"
+    places += visible_now(stack, pool, "with mended keys")
+
+    pool.delete()
+    expect("nothing left", lambda: pool.is_gone() or None, within_seconds=LEVEL_SECONDS)
+    assert audit(stack, pool.uid)
+    places += visible_now(stack, pool, "after its end")
+    lasting = list(kept(stack))
+
+    assert search([*places, *lasting], [*secrets_of(stack), *key_ids(stack)]) == []
+    assert search(requests(stack), secrets_of(stack)) == []
+    assert_read([*places, *lasting, *requests(stack)], pool)
+
+
+def failed_round(pool: WatchedPool) -> bool | None:
+    """Whether the pool says that it found no region to buy in."""
+    resource = pool.observer.pool_resource(pool.namespace, pool.name) or {}
+    return "no region can be used now" in json.dumps(resource.get("status", {})) or None
+
+
+def assert_read(places: list[Place], pool: WatchedPool) -> None:
+    """The places were really read: what must stand there is found in the same way."""
+    account = account_of(pool.stack.world.clouds[0])
+    found = search(places, [Secret("mark", pool.uid), Secret("mark", account)])
+    wanted = (
+        f"/apis/{GROUP}/v1alpha1/gpuspotpools",
+        "/api/v1/events",
+        "/api/v1/nodes",
+        "metrics of the worker",
+        "log of the worker",
+        "Temporal's temporal.db",
+        f"history of {pool.workflow_id}",
+        f"state of {pool.workflow_id}",
+        *(f"requests at {cloud.provider}" for cloud in pool.stack.world.clouds),
+    )
+    missing = [name for name in wanted if not any(line.startswith(f"mark in {name}") for line in found)]
+    assert missing == []

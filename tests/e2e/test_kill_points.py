@@ -10,7 +10,7 @@ from sandbox.expectation import expect
 from sandbox.kill_points import PURCHASE, TERMINATION, Deed, KillPoint, KillTrap
 from sandbox.operator_processes import WORKER
 from sandbox.stack import Stack
-from sandbox.watched_pool import WatchedPool
+from sandbox.watched_pool import WatchedPool, small_pool
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -20,20 +20,8 @@ LEVEL_SECONDS = 120
 @pytest.fixture(scope="module")
 def pool(whole_stack: Stack) -> Iterator[WatchedPool]:
     pool = WatchedPool(whole_stack, "kill-points", "kills")
-    pool.apply(
-        {
-            "apiVersion": "spotgpu.zuoyang.cn/v1alpha1",
-            "kind": "GPUSpotPool",
-            "metadata": {},
-            "spec": {
-                "minInstances": 2,
-                "maxInstances": 9,
-                "gpuTypes": ["A100-40G"],
-                "providers": [{"name": "tencent"}, {"name": "aliyun"}],
-                "scaleStrategy": {"scaleUpStep": 1, "scaleDownStep": 1, "cooldownSeconds": 1},
-            },
-        }
-    )
+    slowly = {"scaleUpStep": 1, "scaleDownStep": 1, "cooldownSeconds": 1}
+    pool.apply(small_pool(2, scaleStrategy=slowly))
     expect("2 machines at first", lambda: pool.at_level(2), within_seconds=LEVEL_SECONDS)
     yield pool
     pool.delete()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
@@ -11,7 +10,7 @@ from domain.contracts.offers import ProviderName
 from sandbox.expectation import expect
 from sandbox.operator_processes import PROCESSES
 from sandbox.stack import Stack
-from sandbox.watched_pool import WatchedPool
+from sandbox.watched_pool import WatchedPool, small_pool
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
@@ -28,7 +27,7 @@ def make_pool(stack: Stack) -> Iterator[MakePool]:
     def make(name: str, level: int) -> WatchedPool:
         pool = WatchedPool(stack, "nodes", name)
         made.append(pool)
-        pool.apply(manifest(level))
+        pool.apply(small_pool(level, timeouts={"joinSeconds": JOIN_SECONDS}))
         expect(f"{level} machines", lambda: pool.at_level(level), within_seconds=LEVEL_SECONDS)
         return pool
 
@@ -37,21 +36,6 @@ def make_pool(stack: Stack) -> Iterator[MakePool]:
         pool.delete()
     for pool in made:
         expect("nothing left", lambda pool=pool: pool.is_gone() or None, within_seconds=LEVEL_SECONDS)
-
-
-def manifest(level: int) -> dict[str, Any]:
-    return {
-        "apiVersion": "spotgpu.zuoyang.cn/v1alpha1",
-        "kind": "GPUSpotPool",
-        "metadata": {},
-        "spec": {
-            "minInstances": level,
-            "maxInstances": 4,
-            "gpuTypes": ["A100-40G"],
-            "providers": [{"name": "tencent"}, {"name": "aliyun"}],
-            "timeouts": {"joinSeconds": JOIN_SECONDS},
-        },
-    }
 
 
 def test_p01_successor_of_the_same_name_joins_once_the_stale_node_is_removed(
