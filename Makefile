@@ -21,6 +21,8 @@ CORES ?= 2
 # Tests with servers mostly wait for them: one process more than there are cores.
 WAITERS ?= $(shell echo $$(($(CORES) + 1)))
 FILES ?= .
+# Where tests with Temporal alone are: to import the tests of all rooms takes each process seconds.
+TEMPORAL_ROOMS := crd_bridge workers workflows
 
 # Without its byte code each of the many processes of a run would compile the same files anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -80,13 +82,14 @@ check: lint arch types unit ## What one runs before a push
 ##@ Tests with servers (the tests start and end them)
 .PHONY: wire replay temporal cluster e2e test cov chaos bench
 wire: $(STAMP) ## Adapters against the simulated clouds, over the vendors' SDKs
-	$(unset_proxies) $(PYTEST) -q -n $(CORES) --dist loadfile -m wire
+	$(unset_proxies) $(PYTEST) -q -n $(WAITERS) --dist loadfile -m wire
 
 replay: $(STAMP) ## Recorded histories on the code of today
 	$(unset_proxies) $(PYTEST) -q -m replay tests/replay
 
 temporal: $(STAMP) ## Workflows against Temporal servers
-	$(unset_proxies) $(PYTEST) -q -n $(WAITERS) --dist loadfile -m "temporal and not cluster and not e2e"
+	$(unset_proxies) $(PYTEST) -q -n $(WAITERS) --dist loadfile -m "temporal and not cluster and not e2e" \
+		$(addprefix tests/,$(TEMPORAL_ROOMS))
 
 cluster: control-plane ## Bridge and activities against the real control plane
 	$(unset_proxies) $(PYTEST) -q -n $(WAITERS) --dist loadfile -m "cluster and not e2e"

@@ -129,6 +129,17 @@ def test_every_test_module_mirrors_a_room() -> None:
     assert strangers == []
 
 
+def test_level_of_temporal_has_every_room_with_such_tests() -> None:
+    listed = re.search(r"^TEMPORAL_ROOMS := (.+)$", text_of("Makefile"), re.MULTILINE)
+    assert listed is not None
+    marked = {
+        path.split("/")[1]
+        for path in repository_files()
+        if path.startswith("tests/") and re.search(r"pytest\.mark\.temporal\b", text_of(path))
+    }
+    assert marked - {"architecture"} == set(listed[1].split())
+
+
 DECLARING = {"typing", "enum", "decimal", "datetime.timedelta", "collections.abc", "pydantic", "domain"}
 DECLARING |= {"temporalio.activity", "temporalio.common", "temporalio.workflow.ActivityCancellationType"}
 
