@@ -84,13 +84,16 @@ class WatchedPool:
 
     def at_level(self, count: int) -> PoolSeen | None:
         """The pool if workflow, clouds and cluster agree on so many machines, one per slot, else None."""
+        live = {machine.id for machine in self.live()}
+        if len(live) != count:
+            return None  # the clouds are asked first: a query costs the worker and the server the most
         pool = self.seen()
         running = pool.running()
         ids = {machine.id for machine in running}
         slots = {machine.slot for machine in running}
         if not pool.desired == pool.current == pool.ready == len(running) == len(slots) == count:
             return None
-        if ids != {machine.id for machine in self.live()}:
+        if ids != live:
             return None
         return pool if ids <= self.joined() else None
 
