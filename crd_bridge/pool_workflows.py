@@ -42,7 +42,7 @@ from workflows.messages import (
     SpecEnvelope,
     pool_workflow_id,
 )
-from workflows.options import POOLS_QUEUE
+from workflows.options import POOLS_QUEUE, pool_task_timeout
 
 LIST_SECONDS = 60.0
 
@@ -236,6 +236,7 @@ class PoolWorkflows:
                     SearchAttributePair(_POOL_NAME, resolved.name),
                 ]
             ),
+            task_timeout=pool_task_timeout(resolved.spec.max_instances),
             static_summary=f"GPU spot pool {pool}",
         )
 

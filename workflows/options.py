@@ -22,6 +22,16 @@ SYNC_QUEUE: Final = "sync"
 """One long watching activity per region."""
 
 
+def pool_task_timeout(max_instances: int) -> timedelta:
+    """Longest workflow task of a pool, 10 to 100 s (Temporal allows 120).
+
+    A worker that takes a run up again judges all of it in one task, and what hundreds of machines did at once
+    takes it longer than Temporal's 10 s: such a task would be begun anew for ever. The price is that a worker
+    which is killed within a task of so large a pool is missed later.
+    """
+    return timedelta(seconds=min(max(10.0, max_instances / 10), 100.0))
+
+
 class ActivityOptions(TypedDict, total=False):
     """Keyword arguments of ``workflow.start_activity`` and ``execute_activity``."""
 

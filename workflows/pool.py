@@ -51,6 +51,7 @@ _FACTS: dict[str, type[RegionObservation | RegionState | NodesSeen | Demand]] = 
 }
 _MAX_EVENTS_PER_CALL = 50
 _WITHOUT_ENDINGS = "20261130-without-endings"
+_RENEWED_BY_WEIGHT = "20261130-renewed-by-weight"
 
 
 @workflow.defn(name=m.POOL_WORKFLOW)
@@ -431,7 +432,14 @@ class GPUSpotPool:
             or info.is_continue_as_new_suggested()
             or info.get_current_history_length() >= self._settings.renew_after_events
             or age >= timedelta(seconds=self._settings.renew_after_seconds)
+            or self._is_heavy()
         )
+
+    def _is_heavy(self) -> bool:
+        """Whether a worker that takes this run up again would judge for long before it can go on."""
+        weight = workflow.info().get_current_history_length() * len(self._state.machines)
+        heavy = weight >= self._settings.renew_after_machine_events
+        return heavy and workflow.patched(_RENEWED_BY_WEIGHT)
 
     def _is_quiet(self) -> bool:
         idle = not (self._tasks or self._facts or self._inbox or self._events)
@@ -452,6 +460,7 @@ class GPUSpotPool:
                 carry=self._state.model_copy(update={"inbox": tuple(self._inbox)}),
             ),
             memo=dict(workflow.memo()),
+            task_timeout=options.pool_task_timeout(self._resolved.spec.max_instances),
         )
 
 

@@ -49,6 +49,9 @@ class PoolSettings(Contract):
     """Age of a run at which the workflow continues as new."""
     renew_after_events: int = 4000
     """Length of a history at which the workflow continues as new."""
+    renew_after_machine_events: int = Field(default=200_000, ge=1)
+    """Length of a history times machines at which it does: whoever takes a run up again judges each step of
+    it anew, for all machines, within one workflow task."""
     status_interval_seconds: float = 1
     """Shortest time between two status writes."""
     create_heartbeat_seconds: float = 10

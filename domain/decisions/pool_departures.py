@@ -34,15 +34,17 @@ _UNDISTURBED = (LeaveReason.LOST, LeaveReason.LAUNCH_FAILED)
 """Reasons without a drain: nothing runs there, or nothing can."""
 
 
+_COMING_UP = (MachinePhase.PENDING, MachinePhase.JOINING, MachinePhase.JOINED)
+
+
 def plan_timeouts(draft: Draft) -> None:
     """Machines that do not come up in time are failed launches, each with its own reason.
 
     Decided on a reading taken after the deadline only: while cloud or cluster are out of sight, a machine may
     have come up long ago.
     """
-    for machine in draft.live():
-        deadline = come_up_deadline(draft, machine)
-        if deadline is None or draft.now < deadline:
+    for machine, deadline in coming_up(draft):
+        if draft.now < deadline:
             continue
         if machine.phase is MachinePhase.PENDING:
             _judge_pending(draft, machine, deadline)
@@ -50,20 +52,24 @@ def plan_timeouts(draft: Draft) -> None:
             _judge_node(draft, machine)
 
 
-def come_up_deadline(draft: Draft, machine: Machine) -> datetime | None:
-    """By when a machine must have left its phase of coming up; None when no clock runs for it."""
+def coming_up(draft: Draft) -> list[tuple[Machine, datetime]]:
+    """Machines that are coming up, each with the time by which it must have left its phase."""
+    # Of hundreds of machines few are coming up, and each judgement asks several times.
+    candidates = [m for m in draft.live() if m.phase in _COMING_UP and m.leave is None]
+    found = [(machine, _come_up_deadline(draft, machine)) for machine in candidates]
+    return [(machine, deadline) for machine, deadline in found if deadline is not None]
+
+
+def _come_up_deadline(draft: Draft, machine: Machine) -> datetime | None:
+    """None while no clock runs for the machine's phase."""
     limits = draft.resolved.spec.timeouts
-    if machine.leave is not None:
-        return None
     match machine.phase:
         case MachinePhase.PENDING:
             since, limit = machine.answered_at, limits.pending_seconds
         case MachinePhase.JOINING:
             since, limit = machine.running_at, limits.join_seconds
-        case MachinePhase.JOINED:
-            since, limit = machine.joined_at, limits.gpu_ready_seconds
         case _:
-            return None
+            since, limit = machine.joined_at, limits.gpu_ready_seconds
     return None if since is None else since + seconds(limit)
 
 
@@ -72,10 +78,8 @@ def waits_for_nodes(draft: Draft) -> bool:
     as_of = draft.state.nodes_as_of
     return as_of is None or any(
         as_of < deadline <= draft.now
-        for machine in draft.live()
+        for machine, deadline in coming_up(draft)
         if machine.phase is not MachinePhase.PENDING
-        for deadline in [come_up_deadline(draft, machine)]
-        if deadline is not None
     )
 
 

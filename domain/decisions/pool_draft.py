@@ -53,6 +53,7 @@ class Draft:
         self._machines = state.machines
         self._is_copy = False
         self._tokens: dict[_Place, str] | None = None
+        self._live: tuple[Machine, ...] | None = None
 
     @property
     def state(self) -> PoolCarry:
@@ -102,9 +103,11 @@ class Draft:
         """The machine of a launch that is known to be there."""
         return self._machines[token]
 
-    def live(self) -> list[Machine]:
+    def live(self) -> tuple[Machine, ...]:
         """Machines that count against the ceiling: from the order on, until absence is confirmed."""
-        return [m for m in self._machines.values() if m.phase is not MachinePhase.GONE]
+        if self._live is None:
+            self._live = tuple(m for m in self._machines.values() if m.phase is not MachinePhase.GONE)
+        return self._live
 
     def set_machine(self, token: str, **changes: Any) -> Machine:  # noqa: ANN401 - any field of Machine
         """Replace fields of one machine and return it."""
@@ -135,7 +138,8 @@ class Draft:
         self._own_machines()[machine.token] = machine
 
     def _own_machines(self) -> dict[str, Machine]:
-        """The working copy: values that were handed out are never changed."""
+        """The working copy, about to be changed: values that were handed out never are."""
+        self._live = None
         if not self._is_copy:
             self._machines = dict(self._machines)
             self._is_copy = True

@@ -16,7 +16,7 @@ from domain.decisions.holds import expire
 from domain.decisions.pool_deletion import ever_bought, finish_deletion, plan_deletion, regions_to_search
 from domain.decisions.pool_departures import (
     TELL_AGAIN,
-    come_up_deadline,
+    coming_up,
     is_resting,
     plan_departures,
     plan_replacements,
@@ -166,9 +166,11 @@ def _deadline(draft: Draft) -> datetime | None:
 
 
 def _moments(draft: Draft) -> Iterator[datetime | None]:
+    yield from (deadline for _, deadline in coming_up(draft))
     for machine in draft.machines:
-        yield from _machine_moments(draft, machine)
         yield shown_deadline(draft, machine)
+        if not machine.in_flight:
+            yield from _machine_moments(draft, machine)
     state = draft.state
     if waits_for_nodes(draft):
         yield state.nodes_retry_at
@@ -191,9 +193,6 @@ def _moments(draft: Draft) -> Iterator[datetime | None]:
 
 
 def _machine_moments(draft: Draft, machine: Machine) -> Iterator[datetime | None]:
-    yield come_up_deadline(draft, machine)
-    if machine.in_flight:
-        return
     yield machine.next_check_at
     if is_resting(draft, machine):
         yield machine.retry_at

@@ -44,14 +44,15 @@ def _next_status(machine: Machine) -> InstanceStatus:
 
 def _lags(machine: Machine) -> bool:
     """Whether the public state is behind; Interrupting never returns to Running."""
-    return _ORDER.index(target_status(machine)) > _ORDER.index(machine.shown)
+    target = target_status(machine)
+    return target is not machine.shown and _ORDER.index(target) > _ORDER.index(machine.shown)
 
 
 def shown_deadline(draft: Draft, machine: Machine) -> datetime | None:
     """When a public state may move, or a gone machine be forgotten."""
-    stay = seconds(draft.settings.min_stay_seconds)
+    since: datetime | None = None
     if _lags(machine) and machine.shown_at is not None:
-        return machine.shown_at + stay
-    if machine.phase is MachinePhase.GONE and machine.gone_at is not None:
-        return max(machine.gone_at, machine.shown_at or machine.gone_at) + stay
-    return None
+        since = machine.shown_at
+    elif machine.phase is MachinePhase.GONE and machine.gone_at is not None:
+        since = max(machine.gone_at, machine.shown_at or machine.gone_at)
+    return None if since is None else since + seconds(draft.settings.min_stay_seconds)

@@ -86,6 +86,21 @@ async def renewed(client: Client, outside: Outside) -> list[WorkflowHandle[Any, 
     return [client.get_workflow_handle(handle.id, run_id=first), *last]
 
 
+async def renewed_by_weight(client: Client, outside: Outside) -> list[WorkflowHandle[Any, str]]:
+    """A run that continues as new by itself, since it would take long to take it up again."""
+    resolved = a_resolved(name="story-heavy")
+    light = settings(renew_after_machine_events=120)
+    handle = await start(client, resolved, light)
+    first = (await handle.describe()).run_id
+    await _up(handle, outside, resolved.uid, 2)
+    order = {"by": "story", "reason": "to be recorded"}
+    while (await handle.describe()).run_id == first:
+        await handle.execute_update("resync", order, result_type=m.InterventionAnswer)
+    await edit(handle, resolved.model_copy(update={"generation": 2}))
+    last = await _end(client, handle, resolved.model_copy(update={"generation": 2}))
+    return [client.get_workflow_handle(handle.id, run_id=first), *last]
+
+
 async def drain_forced(client: Client, outside: Outside) -> list[WorkflowHandle[Any, str]]:
     """A deletion whose drains do not end, until a person goes on without them."""
     resolved = a_resolved(name="story-forced")
@@ -105,6 +120,7 @@ STORIES: dict[str, Story] = {
     "refused_and_unanswered": refused_and_unanswered,
     "taken_back": taken_back,
     "renewed": renewed,
+    "renewed_by_weight": renewed_by_weight,
     "drain_forced": drain_forced,
 }
 

@@ -81,3 +81,8 @@ def test_drain_has_time_for_the_grace_after_its_deadline(drain: int, limit: int)
 def test_watch_is_noticed_to_be_dead_after_two_intervals(interval: float, heartbeat: int) -> None:
     chosen = options.watch_region(SyncSettings(polling_interval_seconds=interval))
     assert chosen.get("heartbeat_timeout") == timedelta(seconds=heartbeat)
+
+
+@pytest.mark.parametrize(("machines", "seconds"), [(1, 10), (100, 10), (500, 50), (1000, 100)])
+def test_task_of_a_large_pool_may_take_longer(machines: int, seconds: int) -> None:
+    assert options.pool_task_timeout(machines) == timedelta(seconds=seconds)

@@ -170,6 +170,24 @@ async def test_pool_carries_everything_over_when_it_continues_as_new(
     assert outside.machines == {}
 
 
+async def test_pool_continues_as_new_once_its_run_is_heavy_to_take_up_again(
+    client: Client, outside: Outside
+) -> None:
+    resolved = a_resolved()
+    async with serving(client, outside):
+        handle = await start(client, resolved, settings(renew_after_machine_events=60))
+        first = (await handle.describe()).run_id
+        await outside.until(lambda: len(outside.machines) == 2)
+        await handle.signal(m.NODE_SEEN, outside.seen_nodes())
+        await another_run(handle, first)
+        await outside.until(lambda: ready(outside, 2))
+        history = await client.get_workflow_handle(handle.id, run_id=first).fetch_history()
+        assert 2 * len(history.events) >= 60
+        assert len(set(outside.creates)) == 2
+        await delete(handle, resolved)
+    assert outside.machines == {}
+
+
 async def test_pool_refuses_another_uid(client: Client, outside: Outside) -> None:
     resolved = a_resolved(minInstances=1)
     async with serving(client, outside):
