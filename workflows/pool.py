@@ -75,6 +75,7 @@ class GPUSpotPool:
         """Something happened that the loop has not judged yet."""
         self._update_seen = False
         self._renew = False
+        self._task: tuple[datetime, int] | None = None
         self._written: PoolStatus | None = None
         self._writing = False
         self._reported_at: datetime | None = None
@@ -116,6 +117,7 @@ class GPUSpotPool:
         if self._bug is not None:
             # Not a fault but a bug: the workflow task fails, so that a fix heals it and nothing is lost.
             raise self._bug
+        self._refuse_early_news()
         self._due = False
         self._take_inbox()
         draft = self._draft()
@@ -133,6 +135,19 @@ class GPUSpotPool:
         self._arm(deadline, "next report")
         renewal = workflow.info().start_time + timedelta(seconds=self._settings.renew_after_seconds)
         self._arm(renewal, "renewal of this workflow")
+
+    def _refuse_early_news(self) -> None:
+        """Break off what a query brought up, before anything is decided on; nothing is lost or written down.
+
+        Raises:
+            RuntimeError: The SDK has handed over news together with a query, before the workflow task that is
+                theirs, at the time of the one before (ADR 12). The query fails, the worker forgets the run,
+                and the task that follows finds everything in order.
+        """
+        before, task = self._task, (workflow.now(), workflow.info().get_current_history_length())
+        self._task = task
+        if before is not None and task[0] == before[0] and task[1] > before[1]:
+            raise RuntimeError("news came with a query, before their workflow task: ask again")
 
     def _start(self, effect: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(effect)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -30,23 +31,30 @@ async def client(temporal_address: str) -> Client:
     return await Client.connect(temporal_address, data_converter=DATA_CONVERTER)
 
 
+def pool_worker(client: Client, *, cached: int = 100, sticky_seconds: float = 10) -> Worker:
+    """A worker of the pools' workflows alone."""
+    return Worker(
+        client,
+        task_queue=options.POOLS_QUEUE,
+        workflows=[GPUSpotPool],
+        workflow_runner=WORKFLOW_RUNNER,
+        max_cached_workflows=cached,
+        sticky_queue_schedule_to_start_timeout=timedelta(seconds=sticky_seconds),
+    )
+
+
 @asynccontextmanager
-async def serving(client: Client, outside: Outside, *, cached: int = 100) -> AsyncIterator[None]:
-    """Workers for every queue of one region, until the block ends."""
+async def serving(
+    client: Client, outside: Outside, *, cached: int = 100, pools: bool = True
+) -> AsyncIterator[None]:
+    """Workers for every queue of one region, until the block ends; without ``pools`` for activities alone."""
     queues = (options.CLUSTER_QUEUE, *(lane.queue(GUANGZHOU) for lane in Lane))
     workers = [
         Worker(client, task_queue=queue, activities=outside.activities(), max_concurrent_activities=20)
         for queue in queues
     ]
-    workers.append(
-        Worker(
-            client,
-            task_queue=options.POOLS_QUEUE,
-            workflows=[GPUSpotPool],
-            workflow_runner=WORKFLOW_RUNNER,
-            max_cached_workflows=cached,
-        )
-    )
+    if pools:
+        workers.append(pool_worker(client, cached=cached))
     running = [asyncio.create_task(worker.run()) for worker in workers]
     try:
         yield

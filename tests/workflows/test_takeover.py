@@ -1,0 +1,76 @@
+"""A worker is killed, another takes its pools over, and somebody asks a pool in between."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from temporalio.client import Client, WorkflowHandle, WorkflowQueryFailedError
+from temporalio.worker import Replayer
+
+from tests.workflows.conftest import serving
+from tests.workflows.outside import Outside
+from tests.workflows.pool_worker import STICKY_SECONDS
+from tests.workflows.starts import a_resolved, start
+from tests.workflows.test_pool import at_rest, delete, ready
+from workflows import messages as m
+from workflows.pool import GPUSpotPool
+from workflows.runtime import DATA_CONVERTER, WORKFLOW_RUNNER
+
+pytestmark = [pytest.mark.temporal, pytest.mark.timeout(120)]
+
+
+@contextmanager
+def a_pool_worker(address: str) -> Iterator[subprocess.Popen[str]]:
+    """A worker in a process of its own, killed at the end of the block."""
+    command = [sys.executable, "-m", "tests.workflows.pool_worker", address]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603  # our own module
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "serves\n"
+            yield process
+        finally:
+            process.kill()
+
+
+async def reported_last(handle: WorkflowHandle[Any, str]) -> None:
+    """Wait until the last task of a pool was one that reports: what comes at its time puts a report off."""
+    length = 0
+    while (now := (await handle.describe()).history_length) != length:
+        length = now
+        await asyncio.sleep(2.5)
+
+
+async def test_news_that_come_with_a_query_are_judged_in_their_own_task(
+    client: Client, outside: Outside, temporal_address: str
+) -> None:
+    """The query waits for the dead worker first, so that the history that it brings along has the signals."""
+    resolved = a_resolved()
+    async with serving(client, outside, pools=False):
+        with a_pool_worker(temporal_address):
+            handle = await start(client, resolved)
+            await outside.until(lambda: len(outside.machines) == 2)
+            await handle.signal(m.NODE_SEEN, outside.seen_nodes())
+            await handle.signal(m.OBSERVED, outside.observation(resolved.uid))
+            await outside.until(lambda: ready(outside, 2))
+            await reported_last(handle)
+        with a_pool_worker(temporal_address):
+            await asyncio.sleep(STICKY_SECONDS)  # until the server has missed the dead one
+            question = asyncio.create_task(handle.query(m.STATE_QUERY))
+            await asyncio.sleep(0.1)
+            for _ in range(2):
+                await handle.signal(m.OBSERVED, outside.observation(resolved.uid))
+            try:
+                await question
+            except WorkflowQueryFailedError as error:
+                assert "ask again" in str(error)  # noqa: PT017  # whether it is refused depends on the server
+            await at_rest(handle)
+            assert await handle.query(m.STATE_QUERY)
+            await delete(handle, resolved)
+    replayer = Replayer(
+        workflows=[GPUSpotPool], data_converter=DATA_CONVERTER, workflow_runner=WORKFLOW_RUNNER
+    )
+    await replayer.replay_workflow(await handle.fetch_history())
