@@ -75,7 +75,7 @@ class RegionSight:
         self.told: dict[str, str] = {}
         """Pool uid to the digest of the machines that it was last told of."""
         self.workflow_ids: dict[str, str] = {}
-        self.told_health: tuple[RegionHealth, bool] | None = None
+        self.told_health: tuple[RegionHealth, str] | None = None
         """What pools know: the health, and whether a person must mend the keys."""
         self.announced = False
         """Whether every pool of the region was told everything once."""
@@ -294,8 +294,10 @@ class _Watch:
     async def _tell_health(self, now: datetime) -> None:
         sight = self._sight
         health = sight.health(self._request.settings.failures_to_open)
-        # While a region fails, its cause may change: pools hear of it when a person is needed, or no more.
-        news = (health, health is not RegionHealth.OK and sight.code in KEYS_REFUSED)
+        # While a region fails, its cause may change: pools hear of it when a person is needed, or no more,
+        # and when what that person tried fails for another reason.
+        refused = health is not RegionHealth.OK and sight.code in KEYS_REFUSED
+        news = (health, _steady(sight.reason) if refused else "")
         if news == sight.told_health:
             return
         await self._learn_pools()
@@ -400,3 +402,8 @@ async def _all(calls: Iterable[Awaitable[object]]) -> None:
     for result in results:
         if isinstance(result, BaseException):
             raise result
+
+
+def _steady(reason: str) -> str:
+    """A reason without words that differ from call to call, such as the id of a request."""
+    return " ".join(word for word in reason.split() if not any(sign.isdigit() for sign in word))

@@ -92,6 +92,8 @@ class AccountCredentials:
         except ClusterError as error:
             if error.code is ErrorCode.NOT_FOUND:
                 raise self._unauthenticated(_missing(name, self._secrets.namespace)) from error
+            if error.code is ErrorCode.INVALID_REQUEST:  # it is there and holds what is no text
+                raise self._unauthenticated(f"Secret {self._secrets.namespace}/{name}: {error}") from error
             raise ProviderError(
                 ErrorCode.UNAVAILABLE, str(error), provider=self._key.provider, operation="credentials"
             ) from error

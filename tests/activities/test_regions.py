@@ -9,7 +9,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.regions import RegionActivities, RegionSight, poll_delay, probe_delay
 from activities.signatures import InstallationRequest, LeftoversRequest, WatchRegionRequest
-from domain.contracts.errors import ErrorCode
+from domain.contracts.errors import ErrorCode, ProviderError
 from domain.contracts.facts import RegionHealth, RegionState
 from domain.contracts.installation import Installation
 from domain.contracts.instances import InstanceState
@@ -175,6 +175,31 @@ async def test_watch_tells_when_a_failing_region_begins_to_refuse_the_keys(cloud
         ("stale", ErrorCode.UNAVAILABLE),
         ("circuit-open", ErrorCode.UNAUTHENTICATED),
         ("ok", None),
+    ]
+
+
+def a_refusal(text: str) -> ProviderError:
+    return ProviderError(
+        ErrorCode.UNAUTHENTICATED, text, provider="tencent", operation="list", vendor_code="Code.X"
+    )
+
+
+async def test_watch_tells_when_the_keys_are_refused_for_another_reason(cloud: FakeProvider) -> None:
+    """A person who mends the Secret once more reads of the new mistake, and request ids are no news."""
+    pools = FakePools("a")
+    texts = [f"no such key, request {n}a" for n in range(7)]
+    texts += [f"wrong signature, request {n}a" for n in range(4)]
+    async with Watched(cloud, pools) as watched:
+        await watched.polls(1)
+        cloud.faults["list_tagged"] = [a_refusal(text) for text in texts]
+        await watched.until(lambda: pools.healths("a")[-1:] == ["ok"] and len(pools.healths("a")) > 1)
+    states = [state for _, _, state in pools.told if isinstance(state, RegionState)]
+    assert [(state.health.value, "signature" in state.reason) for state in states] == [
+        ("ok", False),
+        ("stale", False),
+        ("circuit-open", False),
+        ("circuit-open", True),
+        ("ok", False),
     ]
 
 

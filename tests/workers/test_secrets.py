@@ -63,6 +63,15 @@ async def test_values_that_were_read_are_masked_in_logs() -> None:
     assert SECRETS.clean("token a-very-odd-value") == f"token {MASK}"
 
 
+async def test_a_secret_that_holds_no_text_is_as_useless_as_none() -> None:
+    store = Store(**{REGION.account: KEYS})
+    store.fault = ClusterError(ErrorCode.INVALID_REQUEST, "key 'k' holds no UTF-8 text", operation="get")
+    with pytest.raises(ProviderError) as refused:
+        await asyncio.to_thread(AccountCredentials(secrets_of(store), REGION).read)
+    assert refused.value.code is ErrorCode.UNAUTHENTICATED
+    assert f"/{REGION.account}: " in str(refused.value)
+
+
 async def test_credentials_are_the_secret_named_like_the_account() -> None:
     store = Store(**{REGION.account: KEYS})
     assert await asyncio.to_thread(AccountCredentials(secrets_of(store), REGION).read) == KEYS
