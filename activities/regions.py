@@ -76,7 +76,7 @@ class RegionSight:
         """Pool uid to the digest of the machines that it was last told of."""
         self.workflow_ids: dict[str, str] = {}
         self.told_health: tuple[RegionHealth, str] | None = None
-        """What pools know: the health, and whether a person must mend the keys."""
+        """What pools know: the health, and why the keys are refused if they are, without ids of requests."""
         self.announced = False
         """Whether every pool of the region was told everything once."""
         self.switches = SwitchSight()

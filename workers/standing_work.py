@@ -37,32 +37,32 @@ _SWEEP_LIMIT: Final = timedelta(minutes=30)
 
 async def start_sync(client: Client, region: RegionKey, settings: Settings) -> None:
     """Start the region's sync, or tell the running one the settings that hold from now on."""
-    sync_settings = settings.for_syncs()
-    await client.start_workflow(
-        REGION_SYNC_WORKFLOW,
-        RegionSyncInput(region=region, settings=sync_settings),
-        id=region_sync_id(region),
-        task_queue=POOLS_QUEUE,
-        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-        start_signal=CONFIGURE,
-        start_signal_args=[sync_settings],
-        static_summary=f"watches {region}",
-    )
+    await _start_sync(client, region, settings, configure=True)
 
 
 async def revive_sync(client: Client, region: RegionKey, settings: Settings) -> bool:
     """Start the region's sync if none runs, as after a cancellation; costs a running one no history."""
     try:
-        await client.start_workflow(
-            REGION_SYNC_WORKFLOW,
-            RegionSyncInput(region=region, settings=settings.for_syncs()),
-            id=region_sync_id(region),
-            task_queue=POOLS_QUEUE,
-            static_summary=f"watches {region}",
-        )
+        await _start_sync(client, region, settings, configure=False)
     except WorkflowAlreadyStartedError:
         return False
     return True
+
+
+async def _start_sync(client: Client, region: RegionKey, settings: Settings, *, configure: bool) -> None:
+    """Start the region's sync; one that runs is told the settings, or refuses another beside it."""
+    sync_settings = settings.for_syncs()
+    policy = WorkflowIDConflictPolicy.USE_EXISTING if configure else WorkflowIDConflictPolicy.FAIL
+    await client.start_workflow(
+        REGION_SYNC_WORKFLOW,
+        RegionSyncInput(region=region, settings=sync_settings),
+        id=region_sync_id(region),
+        task_queue=POOLS_QUEUE,
+        id_conflict_policy=policy,
+        start_signal=CONFIGURE if configure else None,
+        start_signal_args=[sync_settings] if configure else [],
+        static_summary=f"watches {region}",
+    )
 
 
 async def schedule_sweep(client: Client, region: RegionKey, settings: Settings) -> None:

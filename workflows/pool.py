@@ -75,7 +75,8 @@ class GPUSpotPool:
         """Something happened that the loop has not judged yet."""
         self._update_seen = False
         self._renew = False
-        self._task: tuple[datetime, int] | None = None
+        self._judged_in: tuple[datetime, int] | None = None
+        """Time and history of the workflow task of the last judgement."""
         self._written: PoolStatus | None = None
         self._writing = False
         self._reported_at: datetime | None = None
@@ -144,8 +145,8 @@ class GPUSpotPool:
                 theirs, at the time of the one before (ADR 12). The query fails, the worker forgets the run,
                 and the task that follows finds everything in order.
         """
-        before, task = self._task, (workflow.now(), workflow.info().get_current_history_length())
-        self._task = task
+        before, task = self._judged_in, (workflow.now(), workflow.info().get_current_history_length())
+        self._judged_in = task
         if before is not None and task[0] == before[0] and task[1] > before[1]:
             raise RuntimeError("news came with a query, before their workflow task: ask again")
 

@@ -10,7 +10,7 @@ TRUSTED: Final = ("domain", "activities.signatures", "workflows.messages", "work
 """What each run of a workflow shares with the process instead of importing it anew.
 
 ``domain`` has no clock, no randomness and no I/O, which import rules prove. The three modules only declare
-models, names and options, which a test proves; to make their models again takes 40 ms of CPU for each
+models, names and options, which a test proves; to make their models again takes 35 ms of CPU for each
 workflow that a worker takes up, its whole pools after a restart (ADR 10).
 """
 

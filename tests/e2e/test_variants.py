@@ -19,7 +19,7 @@ from temporalio.client import Client
 from crd_bridge.kinds import POOL, PROFILE, STRATEGY
 from sandbox.expectation import expect
 from sandbox.stack import Stack
-from sandbox.watched_pool import WatchedPool
+from sandbox.watched_pool import WatchedPool, small_pool
 from tests.crd_bridge.raw_api import Answer, RawApi, collection
 from tests.e2e.conftest import revive
 from tests.variants.judgement import BY_KIND, judge
@@ -61,19 +61,12 @@ class Trial:
 
 def a_pool(name: str, **spec: object) -> dict[str, Any]:
     """A pool that is right and wants nothing; ``spec`` wins over what it has."""
-    fields: dict[str, Any] = {
-        "minInstances": 0,
+    usual = {
         "maxInstances": 2,
-        "gpuTypes": ["A100-40G"],
         "providers": [{"name": "tencent"}],
         "scaleStrategy": {"cooldownSeconds": 0},
     }
-    return {
-        "apiVersion": "spotgpu.zuoyang.cn/v1alpha1",
-        "kind": POOL.kind,
-        "metadata": {"name": name},
-        "spec": {**fields, **spec},
-    }
+    return {**small_pool(0, **{**usual, **spec}), "metadata": {"name": name}}
 
 
 def name_of(answer: Answer) -> str:

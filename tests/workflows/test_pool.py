@@ -39,8 +39,16 @@ async def another_run(handle: WorkflowHandle[Any, str], first: str | None, secon
             await asyncio.sleep(0.1)
 
 
-async def at_rest(handle: WorkflowHandle[Any, str], seconds: float = 20) -> None:
-    """Wait until the history has stopped growing: its last tasks brought results and ordered nothing."""
+async def replays(handle: WorkflowHandle[Any, str]) -> None:
+    """Replay what a pool has written; a difference is an error."""
+    replayer = Replayer(
+        workflows=[GPUSpotPool], data_converter=DATA_CONVERTER, workflow_runner=WORKFLOW_RUNNER
+    )
+    await replayer.replay_workflow(await handle.fetch_history())
+
+
+async def at_rest(handle: WorkflowHandle[Any, str], seconds: float = 20, *, pause: float = 1) -> None:
+    """Wait until the history has not grown for ``pause`` seconds: its last tasks ordered nothing."""
     async with asyncio.timeout(seconds):
         before = -1
         while True:
@@ -48,7 +56,7 @@ async def at_rest(handle: WorkflowHandle[Any, str], seconds: float = 20) -> None
             if length == before:
                 return
             before = length
-            await asyncio.sleep(1)
+            await asyncio.sleep(pause)
 
 
 async def test_pool_reaches_its_level_and_leaves_nothing_behind(client: Client, outside: Outside) -> None:
@@ -218,7 +226,4 @@ async def test_history_of_a_worker_without_a_cache_replays(client: Client, outsi
                 )
             )
         await delete(handle, resolved)
-    replayer = Replayer(
-        workflows=[GPUSpotPool], data_converter=DATA_CONVERTER, workflow_runner=WORKFLOW_RUNNER
-    )
-    await replayer.replay_workflow(await handle.fetch_history())
+    await replays(handle)

@@ -5,20 +5,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
-from temporalio.client import Client, WorkflowHandle, WorkflowQueryFailedError
-from temporalio.worker import Replayer
+from temporalio.client import Client, WorkflowQueryFailedError
 
 from tests.workflows.conftest import serving
 from tests.workflows.outside import Outside
 from tests.workflows.pool_worker import STICKY_SECONDS
 from tests.workflows.starts import a_resolved, start
-from tests.workflows.test_pool import at_rest, delete, ready
+from tests.workflows.test_pool import at_rest, delete, ready, replays
 from workflows import messages as m
-from workflows.pool import GPUSpotPool
-from workflows.runtime import DATA_CONVERTER, WORKFLOW_RUNNER
 
 pytestmark = [pytest.mark.temporal, pytest.mark.timeout(120)]
 
@@ -36,14 +32,6 @@ def a_pool_worker(address: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-async def reported_last(handle: WorkflowHandle[Any, str]) -> None:
-    """Wait until the last task of a pool was one that reports: what comes at its time puts a report off."""
-    length = 0
-    while (now := (await handle.describe()).history_length) != length:
-        length = now
-        await asyncio.sleep(2.5)
-
-
 async def test_news_that_come_with_a_query_are_judged_in_their_own_task(
     client: Client, outside: Outside, temporal_address: str
 ) -> None:
@@ -56,7 +44,8 @@ async def test_news_that_come_with_a_query_are_judged_in_their_own_task(
             await handle.signal(m.NODE_SEEN, outside.seen_nodes())
             await handle.signal(m.OBSERVED, outside.observation(resolved.uid))
             await outside.until(lambda: ready(outside, 2))
-            await reported_last(handle)
+            # The last task was one that reports: what comes at its time puts the next report off.
+            await at_rest(handle, pause=2.5)
         with a_pool_worker(temporal_address):
             await asyncio.sleep(STICKY_SECONDS)  # until the server has missed the dead one
             question = asyncio.create_task(handle.query(m.STATE_QUERY))
@@ -70,7 +59,4 @@ async def test_news_that_come_with_a_query_are_judged_in_their_own_task(
             await at_rest(handle)
             assert await handle.query(m.STATE_QUERY)
             await delete(handle, resolved)
-    replayer = Replayer(
-        workflows=[GPUSpotPool], data_converter=DATA_CONVERTER, workflow_runner=WORKFLOW_RUNNER
-    )
-    await replayer.replay_workflow(await handle.fetch_history())
+    await replays(handle)
