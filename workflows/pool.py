@@ -469,6 +469,7 @@ class GPUSpotPool:
             self._due = True
             if not self._is_quiet():
                 return
+        self._refuse_early_news()
         workflow.continue_as_new(
             m.PoolInput(
                 resolved=self._resolved,
