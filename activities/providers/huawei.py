@@ -25,7 +25,7 @@ from activities.providers.huawei_errors import (
     NAME,
     NOT_OFFERED,
     is_bid_too_high,
-    job_fault,
+    job_answer,
     market_answer,
     translate_errors,
 )
@@ -261,7 +261,7 @@ class HuaweiProvider:
             self.terminate(ids)
         except ProviderError:
             return Created(instance_id=ids[0], zone=zone)
-        return market_answer(job_fault(job))
+        return job_answer(job)
 
     def terminate(self, instance_ids: Sequence[str]) -> None:
         """One DeleteServers call; where one machine spoils the batch, a few more to leave it out."""

@@ -86,18 +86,6 @@ def is_bid_too_high(fault: ProviderError) -> bool:
     return fault.code is ErrorCode.PRICE_TOO_LOW and BID_TOO_HIGH.search(str(fault)) is not None
 
 
-def job_fault(job: answers.Job) -> ProviderError:
-    """What a failed purchase says: its outcome is known, so nothing in it means that a machine may exist."""
-    problem = job.problem
-    return ProviderError(
-        classify(problem.code, problem.message, creating=False),
-        problem.message or "the job gives no reason",
-        provider=NAME,
-        operation="ShowJob",
-        vendor_code=problem.code,
-    )
-
-
 @contextmanager
 def translate_errors(operation: str, *, creating: bool = False) -> Generator[None]:
     """Re-raise the failures of one call as ``ProviderError``.
@@ -148,3 +136,24 @@ def market_answer(fault: ProviderError) -> LaunchResult:
             return Rejected(code=code, vendor_code=fault.vendor_code, message=str(fault))
         case _:
             raise fault
+
+
+def job_answer(job: answers.Job) -> LaunchResult:
+    """What a failed purchase says: its outcome is known, so nothing in it means that a machine may exist.
+
+    A fault of the vendor's own, such as a guest that did not start, means that this zone gave no machine. To
+    send the purchase again would not help: its token stands for the job that failed.
+
+    Raises:
+        ProviderError: the job's code is not listed.
+    """
+    problem = job.problem
+    code = classify(problem.code, problem.message, creating=False)
+    fault = ProviderError(
+        ErrorCode.INSUFFICIENT_CAPACITY if code is ErrorCode.UNAVAILABLE else code,
+        problem.message or "the job gives no reason",
+        provider=NAME,
+        operation="ShowJob",
+        vendor_code=problem.code,
+    )
+    return market_answer(fault)

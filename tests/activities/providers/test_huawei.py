@@ -242,9 +242,10 @@ def test_launch_answers_what_the_job_says_as_a_value(
 
 def test_launch_ends_the_broken_machine_of_a_failed_job_and_says_why(world: World) -> None:
     world.cloud.faults.set(Fault(kind=FaultKind.BOOT_FAILS, count=1))
-    fault = fault_of(world.adapter().launch, a_request(), SCRIPT)
-    assert (fault.code, fault.vendor_code) == (ErrorCode.UNAVAILABLE, "Ecs.0219")
-    assert "did not start" in str(fault)
+    result = world.adapter().launch(a_request(), SCRIPT)
+    assert isinstance(result, Refusal)
+    assert (result.code, result.vendor_code) == (ErrorCode.INSUFFICIENT_CAPACITY, "Ecs.0219")
+    assert "did not start" in result.message
     assert world.cloud.ledger.all()[0].state in (MachineState.ENDING, MachineState.GONE)
 
 
