@@ -187,8 +187,8 @@ def a_refusal(text: str) -> ProviderError:
 async def test_watch_tells_when_the_keys_are_refused_for_another_reason(cloud: FakeProvider) -> None:
     """A person who mends the Secret once more reads of the new mistake, and request ids are no news."""
     pools = FakePools("a")
-    texts = [f"no such key, request {n}a" for n in range(7)]
-    texts += [f"wrong signature, request {n}a" for n in range(4)]
+    texts = [f"no such key, request {n}a" for n in range(6)]
+    texts += [f"wrong signature, request {n}a" for n in range(2)]
     async with Watched(cloud, pools) as watched:
         await watched.polls(1)
         cloud.faults["list_tagged"] = [a_refusal(text) for text in texts]
