@@ -237,7 +237,6 @@ class PoolCarry(Contract):
     round_failure: str = ""
     join_failures: tuple[str, ...] = ()
     """Offer keys of machines that did not join in time, since the last one that did."""
-    configuration_errors: tuple[str, ...] = ()
     ledger_month: str = ""
     """``YYYY-MM``, UTC."""
     ledger_closed: Decimal = Decimal(0)

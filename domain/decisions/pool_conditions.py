@@ -216,13 +216,13 @@ def _drain(draft: Draft) -> Verdict:
 
 
 def _configuration(draft: Draft) -> Verdict:
-    problems = list(configuration_errors(draft))
+    problems = list(_configuration_errors(draft))
     if not problems:
         return _no("Valid")
     return _yes(problems[0][0], "; ".join(text for _, text in problems))
 
 
-def configuration_errors(draft: Draft) -> list[tuple[str, str]]:
+def _configuration_errors(draft: Draft) -> list[tuple[str, str]]:
     """Reason and text of each thing in the resource that cannot be served."""
     found: list[tuple[str, str]] = []
     unknown = [name for name in draft.resolved.spec.gpu_types if not _is_known(draft, name)]

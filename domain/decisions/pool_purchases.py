@@ -18,7 +18,7 @@ from domain.decisions.fallback import next_offer
 from domain.decisions.launch_requests import launch_request
 from domain.decisions.pool_costs import month_cost
 from domain.decisions.pool_draft import Draft, seconds
-from domain.decisions.pool_regions import Candidate, candidates, is_usable, missing_machines
+from domain.decisions.pool_regions import Candidate, candidates, gaps, is_usable, missing_machines
 from domain.decisions.scoring import Ranking, rank_offers
 
 SLOW_REGION_SECONDS = 5
@@ -181,7 +181,8 @@ def _why_no_candidate(draft: Draft) -> str:
     if not any(eligible_types(spec, name, classes[name].spec) for name in with_class):
         wanted = ", ".join(spec.gpu_types)
         return f"no instance type of {', '.join(with_class)} has the wanted GPUs ({wanted})"
-    return "none of the spec's regions is served and has an image and a subnet"
+    chosen = [choice for choice in spec.providers if choice.name in with_class]
+    return "; ".join(gap for choice in chosen for gap in gaps(draft, choice))
 
 
 def _region_state(draft: Draft, key: RegionKey) -> str:

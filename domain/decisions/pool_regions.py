@@ -1,5 +1,6 @@
 """Where a pool may buy, and where it may have machines."""
 
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import lru_cache
 
@@ -8,7 +9,8 @@ from typing_extensions import override
 from domain.contracts.facts import RegionHealth
 from domain.contracts.model import Contract
 from domain.contracts.offers import InstanceType, RegionKey
-from domain.contracts.resolved import ResolvedPool
+from domain.contracts.pools import ProviderChoice
+from domain.contracts.resolved import NodeClassPart, ResolvedPool
 from domain.contracts.settings import PoolSettings
 from domain.decisions.eligibility import eligible_types, overridden_types
 from domain.decisions.launch_requests import subnets_of
@@ -85,7 +87,8 @@ def _candidates(wanted: _Wanted) -> tuple[Candidate, ...]:
             continue
         types = eligible_types(spec, choice.name, part.spec)
         own = overridden_types(choice.name, part.spec)
-        for region in _regions_of_account(wanted, choice.name, part.spec.credentials_secret_ref.name):
+        account = part.spec.credentials_secret_ref.name
+        for region in _regions_of_account(wanted.settings, choice.name, account):
             if choice.regions and region.region not in choice.regions:
                 continue
             zones = tuple(
@@ -100,10 +103,43 @@ def _candidates(wanted: _Wanted) -> tuple[Candidate, ...]:
     return tuple(found[key] for key in sorted(found))
 
 
-def _regions_of_account(wanted: _Wanted, provider: str, account: str) -> tuple[RegionKey, ...]:
+def gaps(draft: Draft, choice: ProviderChoice) -> list[str]:
+    """What keeps machines from standing in each region of a spec's entry, whose provider has a node class."""
+    part = draft.resolved.node_classes[choice.name]
+    account = part.spec.credentials_secret_ref.name
+    served = {region.region for region in _regions_of_account(draft.settings, choice.name, account)}
+    if not served:
+        return [f"{choice.name}: no region is served with account {account}"]
+    return [
+        f"{choice.name} {region}: {gap}"
+        for region in choice.regions or sorted(served)
+        if (gap := _gap(part, region, choice.zones) if region in served else f"not served with {account}")
+    ]
+
+
+def _gap(part: NodeClassPart, region: str, zones: Sequence[str]) -> str:
+    """What a node class lacks to boot a machine in a region, empty when it lacks nothing."""
+    name, spec = f"GPUSpotNodeClass {part.origin.name}", part.spec
+    pictured = [image.region for image in spec.images]
+    if region not in pictured:
+        return f"{name} has no image for it (it has {_listed(pictured)})"
+    found = subnets_of(spec, region)
+    if not found:
+        joined = [network.region for network in spec.network if network.subnets]
+        return f"{name} has no subnet in it (it has {_listed(joined)})"
+    if zones and not set(zones) & set(found):
+        return f"{name} has no subnet in {', '.join(zones)} (it has {_listed(found)})"
+    return ""
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(names)) or "none"
+
+
+def _regions_of_account(settings: PoolSettings, provider: str, account: str) -> tuple[RegionKey, ...]:
     return tuple(
         region
-        for region in wanted.settings.served_regions
+        for region in settings.served_regions
         if region.provider == provider and region.account == account
     )
 

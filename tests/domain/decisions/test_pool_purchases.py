@@ -118,7 +118,7 @@ def test_pool_says_that_no_region_is_left_when_nothing_is_served() -> None:
     world = PoolWorld(a_resolved(), a_setting(served_regions=()))
     world.run(10)
     assert world.clouds.creates == []
-    assert "none of the spec's regions is served" in world.message("ScaleUpFailed")
+    assert "tencent: no region is served with account tencent-credentials" in world.message("ScaleUpFailed")
     assert world.condition("ProviderUnavailable") == ("True", "NotServed")
 
 
@@ -287,6 +287,34 @@ def test_pool_asks_for_the_types_that_its_node_class_adds() -> None:
     asked = [c for c in world.checks.ordered if isinstance(c, ReadOffers)]
     assert [row.name for row in asked[0].query.overrides] == ["GX9.LARGE"]
     assert "GX9.LARGE" in asked[0].query.instance_types
+
+
+@pytest.mark.parametrize(
+    ("lacks", "fields", "said"),
+    [
+        pytest.param({"images": ()}, {}, "has no image for it (it has none)", id="image"),
+        pytest.param({"network": ()}, {}, "has no subnet in it (it has none)", id="network"),
+        pytest.param(
+            {},
+            {"zones": ["ap-guangzhou-33"]},
+            "has no subnet in ap-guangzhou-33 (it has ap-guangzhou-3, ap-guangzhou-6",
+            id="zone",
+        ),
+        pytest.param({}, {"regions": ["ap-guangzho"]}, "not served with tencent-credentials", id="region"),
+    ],
+)
+def test_pool_without_ground_says_which_node_class_lacks_what_where(
+    lacks: dict[str, Any], fields: dict[str, Any], said: str
+) -> None:
+    entry = {"name": "tencent", "regions": ["ap-guangzhou"], **fields}
+    resolved = a_resolved(providers=[entry]).model_copy(
+        update={"node_classes": {"tencent": a_node_class("tencent", **lacks)}}
+    )
+    world = PoolWorld(resolved)
+    world.run_until(lambda: world.condition("ScaleUpFailed")[0] == "True")
+    message = world.message("ScaleUpFailed")
+    assert f"tencent {entry['regions'][0]}: " in message
+    assert said in message
 
 
 # The ceiling and budgets --------------------------------------------------------------------------------
