@@ -186,15 +186,18 @@ def _reap(pid: int) -> None:
 
 
 def _birth_ticks(pid: int) -> int | None:
-    """Return the start time of a running process, None when there is none or it is a zombie."""
+    """Return the start time of a running process, None when there is none or it is a zombie.
+
+    A process whose first thread has ended looks like a zombie, yet its other threads keep its ports bound.
+    """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return None
     # Fields are counted after the name, which stands in brackets and may hold spaces and brackets.
     fields = stat.rpartition(")")[2].split()
-    state, start_time = fields[0], fields[19]
-    return None if state in {"Z", "X"} else int(start_time)
+    state, threads, start_time = fields[0], int(fields[17]), fields[19]
+    return None if state in {"Z", "X"} and threads <= 1 else int(start_time)
 
 
 def _leash() -> list[str]:

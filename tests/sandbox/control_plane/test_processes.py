@@ -91,6 +91,21 @@ def test_is_alive_is_false_for_a_zombie(tmp_path: Path) -> None:
     owner.kill("sleeper")
 
 
+def test_is_alive_while_any_thread_runs_though_the_first_has_ended(tmp_path: Path) -> None:
+    """So does a killed server for a moment: its first thread is a zombie, and the others hold its port."""
+    table = a_table(tmp_path)
+    program = (
+        "import ctypes, threading, time;"
+        " threading.Thread(target=time.sleep, args=(60,)).start();"
+        " ctypes.CDLL(None).pthread_exit(None)"
+    )
+    record = table.start("headless", [sys.executable, "-c", program], ENV, die_with_parent=True)
+    wait_for(lambda: Path(f"/proc/{record.pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z")
+    assert table.is_alive("headless")
+    table.kill("headless")
+    assert not Path(f"/proc/{record.pid}").exists(), "gone and reaped"
+
+
 def test_record_survives_saving(tmp_path: Path) -> None:
     record = ProcessRecord(1, 2, ("etcd", "--data-dir=x"))
     record.save(tmp_path / "etcd.json")
