@@ -1,9 +1,10 @@
-"""Emptying a Node: cordon, evict within every budget until the deadline, then delete what is left."""
+"""Emptying a Node: cordon, evict within every budget as long as can be, then delete what is left."""
 
 import asyncio
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from math import ceil
 from typing import Final
 
 from temporalio import activity
@@ -40,7 +41,7 @@ class PodActivities:
     async def drain_node(self, request: DrainRequest) -> DrainResult:
         """Cordon and evict until empty or the deadline; a blocked eviction is a state, not a failure.
 
-        After the deadline the pods that are left are deleted with the grace of the request. DaemonSet pods,
+        What cannot be evicted is deleted so early that its grace ends with the deadline. DaemonSet pods,
         mirror pods and finished pods stay. A machine without a Node is done at once.
         """
         async with beating():
@@ -58,6 +59,11 @@ class _Drain:
         self._cluster = cluster
         self._request = request
         self._blockers: dict[str, str] = {}
+        self._forced: set[str] = set()
+        """Pods that were deleted against what held them."""
+        self._half = timedelta(seconds=request.grace_seconds) / 2
+        # An attempt that begins late, since nobody could drain before, still gives half of what was meant.
+        self._end = max(request.deadline, datetime.now(UTC) + self._half)
         self._gate = asyncio.Semaphore(_AT_ONCE)
 
     async def run(self) -> DrainResult:
@@ -67,12 +73,15 @@ class _Drain:
         if node is None:
             return DrainResult(done=True)
         while left := await self._leaving():
-            if datetime.now(UTC) >= self._request.deadline:
-                return await self._delete(left)
-            await self._evict_all(left)
-            until_deadline = self._request.deadline - datetime.now(UTC)
-            await pause(max(min(_LOOK_AGAIN, until_deadline), timedelta()))
-        return DrainResult(done=True)
+            now = datetime.now(UTC)
+            if now >= self._end + _AFTER_GRACE:
+                rest = (f"{_path_of(pod)}: did not end within its grace" for pod in left)
+                return DrainResult(done=False, blockers=(*self._named(), *rest)[:MAX_BLOCKERS])
+            waiting = [pod for pod in left if not _is_ending(pod)]
+            await self._delete_all([pod for pod in waiting if now >= self._last_moment(pod)])
+            await self._evict_all([pod for pod in waiting if now < self._last_moment(pod)])
+            await pause(_LOOK_AGAIN)
+        return DrainResult(done=True, blockers=self._named()[:MAX_BLOCKERS])
 
     async def _leaving(self) -> list[Object]:
         """Pods that must leave and are still there."""
@@ -88,9 +97,8 @@ class _Drain:
                 return pods
 
     async def _evict_all(self, pods: Sequence[Object]) -> None:
-        self._blockers = {}
-        waiting = [pod for pod in pods if not _is_ending(pod)]
-        await asyncio.gather(*(self._evict(pod) for pod in waiting))
+        self._blockers = {path: cause for path, cause in self._blockers.items() if path in self._forced}
+        await asyncio.gather(*(self._evict(pod) for pod in pods))
 
     async def _evict(self, pod: Object) -> None:
         async with self._gate:
@@ -105,26 +113,27 @@ class _Drain:
                     # Whatever the cause, it is tried again until the deadline and named if it stays.
                     self._blockers[_path_of(pod)] = _cause(pod, error)
 
+    def _named(self) -> tuple[str, ...]:
+        """What held pods until they were deleted all the same."""
+        return tuple(self._blockers[path] for path in sorted(self._blockers))
+
+    def _last_moment(self, pod: Object) -> datetime:
+        """When a pod that cannot be evicted is deleted, so that its grace ends with the drain.
+
+        The first half belongs to the budgets, however long the pod's own grace is.
+        """
+        return self._end - min(timedelta(seconds=_own_grace_seconds(pod)), self._half)
+
     def _grace_seconds(self, pod: Object) -> int:
-        """The pod's own grace within the request's and what is left; never 0, which would mean by force."""
-        own = int(pod["spec"].get("terminationGracePeriodSeconds", _DEFAULT_GRACE_SECONDS))
-        left = int((self._request.deadline - datetime.now(UTC)).total_seconds())
-        return max(min(own, max(left, self._request.grace_seconds)), 1)
+        """The pod's own grace, cut to what is left; never 0, which would mean by force."""
+        left = (self._end - datetime.now(UTC)).total_seconds()
+        return max(min(_own_grace_seconds(pod), ceil(left)), 1)
 
-    async def _delete(self, left: Sequence[Object]) -> DrainResult:
-        """Delete what the deadline found, and wait for as long as its grace lasts."""
-        blockers = tuple(self._blockers[path] for path in sorted(self._blockers))[:MAX_BLOCKERS]
-        graces = [self._grace_seconds(pod) for pod in left]
-        await asyncio.gather(*(self._delete_pod(pod, grace) for pod, grace in zip(left, graces, strict=True)))
-        until = datetime.now(UTC) + timedelta(seconds=max(graces)) + _AFTER_GRACE
-        while still := await self._leaving():
-            if datetime.now(UTC) >= until:
-                rest = tuple(f"{_path_of(pod)}: did not end within its grace" for pod in still)
-                return DrainResult(done=False, blockers=(*blockers, *rest)[:MAX_BLOCKERS])
-            await pause(_LOOK_AGAIN)
-        return DrainResult(done=True, blockers=blockers)
+    async def _delete_all(self, pods: Sequence[Object]) -> None:
+        self._forced |= {_path_of(pod) for pod in pods}
+        await asyncio.gather(*(self._delete_pod(pod) for pod in pods))
 
-    async def _delete_pod(self, pod: Object, grace_seconds: int) -> None:
+    async def _delete_pod(self, pod: Object) -> None:
         metadata = pod["metadata"]
         async with self._gate:
             try:
@@ -133,7 +142,7 @@ class _Drain:
                     metadata["name"],
                     namespace=metadata["namespace"],
                     uid=metadata["uid"],
-                    grace_seconds=grace_seconds,
+                    grace_seconds=self._grace_seconds(pod),
                 )
             except ClusterError as error:
                 # A lost precondition: the pod is gone and another one has its name.
@@ -157,6 +166,10 @@ def _cordon_patch(node: Object) -> Object | None:
     if node["spec"].get("unschedulable") and taints == taints_of(node):
         return None
     return {"spec": {"unschedulable": True, "taints": taints}}
+
+
+def _own_grace_seconds(pod: Object) -> int:
+    return int(pod["spec"].get("terminationGracePeriodSeconds", _DEFAULT_GRACE_SECONDS))
 
 
 def _is_ending(pod: Object) -> bool:

@@ -173,7 +173,9 @@ class DrainRequest(Contract):
     provider_id: str
     node_name: str
     deadline: AwareDatetime
+    """When the graces of its pods have ended."""
     grace_seconds: int
+    """From the order to the deadline."""
 
 
 class DeleteNodesRequest(Contract):

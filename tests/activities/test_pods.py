@@ -27,7 +27,7 @@ BUDGET = ClusterError(
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_LOOK_AGAIN", timedelta(milliseconds=5))
-    monkeypatch.setattr(module, "_AFTER_GRACE", timedelta())
+    monkeypatch.setattr(module, "_AFTER_GRACE", timedelta(milliseconds=50))
 
 
 @pytest.fixture
@@ -37,23 +37,29 @@ async def cluster() -> FakeCluster:
     return cluster
 
 
-async def a_pod(cluster: FakeCluster, name: str, **metadata: object) -> None:
+async def a_pod(cluster: FakeCluster, name: str, *, grace_seconds: int = 1, **metadata: object) -> None:
     body: Object = {
         "metadata": {"name": name, **metadata},
-        "spec": {"nodeName": "gpu-1", "terminationGracePeriodSeconds": 1},
+        "spec": {"nodeName": "gpu-1", "terminationGracePeriodSeconds": grace_seconds},
         "status": {"phase": "Running"},
     }
     await cluster.create(PODS, body, "train")
 
 
 async def drain(
-    cluster: FakeCluster, *, node: str = "gpu-1", provider_id: str = "p1", within: float = 5
+    cluster: FakeCluster,
+    *,
+    node: str = "gpu-1",
+    provider_id: str = "p1",
+    within: float = 5,
+    of_seconds: int = 0,
 ) -> DrainResult:
+    """Drain until ``within`` seconds from now, of the ``of_seconds`` that were given to it."""
     request = DrainRequest(
         provider_id=provider_id,
         node_name=node,
         deadline=datetime.now(UTC) + timedelta(seconds=within),
-        grace_seconds=1,
+        grace_seconds=of_seconds,
     )
     return await an_attempt().run(PodActivities(cluster).drain_node, request)
 
@@ -109,6 +115,51 @@ async def test_drain_deletes_what_a_budget_holds_at_the_deadline_and_names_it(cl
         blockers=("train/a-0: PodDisruptionBudget train/keep allows 0 (owned by StatefulSet a)",),
     )
     assert left(cluster) == []
+
+
+async def test_drain_deletes_what_a_budget_holds_while_its_grace_fits_before_the_deadline(
+    cluster: FakeCluster,
+) -> None:
+    """The time of a machine under notice ends with the deadline: a pod deleted then would be cut off."""
+    await a_pod(cluster, "a-0")
+    cluster.fail_next("evict pods/a-0", BUDGET, times=10_000)
+    deadline = datetime.now(UTC) + timedelta(seconds=1.5)
+    result = await drain(cluster, within=1.5, of_seconds=2)
+    assert datetime.now(UTC) < deadline - timedelta(seconds=0.5)
+    assert (result.done, len(result.blockers)) == (True, 1)
+    assert cluster.graces["a-0"] == 1, "its own grace in full"
+
+
+async def test_drain_leaves_half_of_its_time_to_a_budget_whatever_the_grace_of_the_pod(
+    cluster: FakeCluster,
+) -> None:
+    await a_pod(cluster, "a-0", grace_seconds=21_600)
+    cluster.fail_next("evict pods/a-0", BUDGET, times=10_000)
+    began = datetime.now(UTC)
+    assert (await drain(cluster, within=2, of_seconds=2)).done
+    assert datetime.now(UTC) >= began + timedelta(seconds=1)
+    assert cluster.graces["a-0"] == 1, "cut to what is left"
+
+
+async def test_drain_that_begins_after_its_deadline_gives_half_of_what_was_meant(
+    cluster: FakeCluster,
+) -> None:
+    await a_pod(cluster, "a-0", grace_seconds=600)
+    cluster.fail_next("evict pods/a-0", BUDGET, times=10_000)
+    assert (await drain(cluster, within=-60, of_seconds=120)).done
+    assert cluster.graces["a-0"] == 60
+
+
+async def test_drain_ends_though_pods_come_back_without_end(cluster: FakeCluster) -> None:
+    async def come_back() -> None:
+        for number in range(10_000):
+            await a_pod(cluster, f"again-{number}")
+            await asyncio.sleep(0.005)
+
+    coming = asyncio.ensure_future(come_back())
+    result = await drain(cluster, within=0.1)
+    coming.cancel()
+    assert not result.done
 
 
 async def test_drain_says_which_pods_did_not_end(cluster: FakeCluster) -> None:

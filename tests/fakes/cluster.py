@@ -49,6 +49,8 @@ class FakeCluster:
 
     page_size: int = 500
     calls: list[str] = field(default_factory=list[str])
+    graces: dict[str, int] = field(default_factory=dict[str, int])
+    """The last grace that each object was deleted with, by name."""
     objects: dict[Place, Object] = field(default_factory=dict[Place, Object])
     hang: asyncio.Event | None = None
     """While set to an event, every call waits for it."""
@@ -199,6 +201,8 @@ class FakeCluster:
             return
         if uid and stored["metadata"]["uid"] != uid:
             raise ClusterError(ErrorCode.CONFLICT, "uid differs", operation="delete", status=409)
+        if grace_seconds is not None:
+            self.graces[name] = grace_seconds
         if not stored["metadata"].get("finalizers"):
             await self._remove(resource, copy.deepcopy(stored))
         elif not stored["metadata"].get("deletionTimestamp"):
@@ -209,7 +213,7 @@ class FakeCluster:
 
     async def evict(self, name: str, namespace: str, *, grace_seconds: int | None = None) -> None:
         await self._enter("evict", Resource("", "v1", "pods"), name)
-        await self.delete(Resource("", "v1", "pods"), name, namespace=namespace)
+        await self.delete(Resource("", "v1", "pods"), name, namespace=namespace, grace_seconds=grace_seconds)
 
     async def token_user(self) -> str:
         return "system:serviceaccount:spotgpu-system:fake"
