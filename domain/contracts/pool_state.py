@@ -195,6 +195,8 @@ class Deletion(Contract):
     stage_since: AwareDatetime
     forced: tuple[str, ...] = ()
     """Stages that a human forced."""
+    nodes_left: tuple[str, ...] = ()
+    """Nodes that such a human did not wait for."""
     stuck_told: bool = False
     """An Event said that this stage takes too long."""
     finalizer_ordered: bool = False

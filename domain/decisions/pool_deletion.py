@@ -4,7 +4,7 @@ from domain.contracts.announcements import EventReason
 from domain.contracts.commands import RemoveFinalizer
 from domain.contracts.offers import RegionKey
 from domain.contracts.pool_state import Deletion, DrainState, LeaveReason, MachinePhase, Market
-from domain.decisions.pool_departures import wants_drain
+from domain.decisions.pool_departures import is_resting, wants_drain
 from domain.decisions.pool_draft import Draft, seconds
 from domain.decisions.pool_regions import is_served, missing_machines, regions_of_pool, regions_to_meet
 from domain.decisions.pool_regions import regions_of_spec as regions_of_spec
@@ -61,9 +61,21 @@ def _apply_force(draft: Draft, deletion: Deletion) -> None:
             )
             draft.drop_machine(machine.token)
     if STAGE_NODES in deletion.forced:
-        for machine in draft.machines:
-            if machine.phase is MachinePhase.GONE and not machine.node_deleted:
-                draft.set_machine(machine.token, node_deleted=True, in_flight="")
+        _give_up_nodes(draft, deletion)
+
+
+def _give_up_nodes(draft: Draft, deletion: Deletion) -> None:
+    """Wait no more for Nodes whose removal was ordered; it goes on, or had failed."""
+    tried = [
+        machine
+        for machine in draft.machines
+        if machine.phase is MachinePhase.GONE and machine.node_name and not machine.node_deleted
+        if machine.in_flight == "delete-node" or is_resting(draft, machine)
+    ]
+    for machine in tried:
+        draft.set_machine(machine.token, node_deleted=True, in_flight="")
+    left = tuple(dict.fromkeys((*deletion.nodes_left, *(machine.node_name for machine in tried))))
+    draft.update(deletion=deletion.model_copy(update={"nodes_left": left}))
 
 
 def regions_to_search(draft: Draft) -> tuple[RegionKey, ...]:
@@ -112,7 +124,13 @@ def finish_deletion(draft: Draft) -> None:
 
 def _farewell(deletion: Deletion) -> str:
     if STAGE_TERMINATE in deletion.forced:
-        return "Let go by force: machines that were not confirmed gone are left to the orphan sweep"
+        return (
+            "Let go by force: machines that were not confirmed gone are left to the orphan sweep,"
+            " their Nodes to whoever forced it"
+        )
+    if deletion.nodes_left:
+        names = ", ".join(deletion.nodes_left[:20])
+        return f"Every machine is confirmed gone; let go by force while Nodes may be left: {names}"
     return "Every machine is confirmed gone"
 
 

@@ -224,7 +224,25 @@ def test_forcing_a_stage_ends_what_does_not_end_by_itself(stage: str) -> None:
     assert deleted(world, 60) < 60
     assert (stage == "Terminate") == ("DeletionStuck" in world.reasons())
     (farewell,) = (event.message for event in world.events if event.reason == "Deleted")
-    assert ("Let go by force" in farewell) == (stage == "Terminate"), "nothing is called gone that is not"
+    told = {
+        "Drain": "Every machine is confirmed gone",
+        "Terminate": "left to the orphan sweep",
+        "Nodes": "Nodes",
+    }
+    assert told[stage] in farewell, "nothing is called gone that is not"
+    if stage == "Nodes":
+        assert all(node.name in farewell for node in world.nodes.values()), "what is left behind is named"
+
+
+def test_forcing_the_nodes_ahead_of_their_stage_gives_up_none_that_can_be_removed() -> None:
+    world = a_pool()
+    world.faults = Faults(drain_blocks=1)
+    world.delete()
+    assert world.condition("Deleting") == ("True", "Drain")
+    world.order(people.force_delete, "Nodes")
+    world.order(people.force_delete, "Drain")
+    deleted(world)
+    assert world.nodes == {}
 
 
 def test_forcing_is_refused_while_the_pool_is_not_being_deleted() -> None:
