@@ -12,7 +12,7 @@ from domain.decisions.holds import REASON_QUOTA
 from domain.decisions.pool_costs import hourly_cost, month_cost
 from domain.decisions.pool_deletion import waits_for
 from domain.decisions.pool_draft import Draft
-from domain.decisions.pool_levels import desired_instances, slots_missing
+from domain.decisions.pool_levels import cooldown_after, desired_instances, slots_missing
 from domain.decisions.pool_purchases import OVER_BUDGET, bootstrap_unhealthy, launches_barred, rejected_holds
 from domain.decisions.pool_regions import regions_of_spec
 
@@ -104,7 +104,8 @@ def _level_waits(draft: Draft) -> Verdict:
     short = slots_missing(draft, desired_instances(draft))
     if not short or draft.state.deletion is not None:
         return _no("AtLevel")
-    return _no("Waiting", f"{short} launches to order ({launches_barred(draft) or 'the cool-down'})")
+    why = launches_barred(draft) or cooldown_after(draft, draft.state.last_scale_up_at)
+    return _no("Waiting", f"{short} launches to order ({why})")
 
 
 def _scale_up_failed(draft: Draft) -> Verdict:

@@ -26,8 +26,11 @@ def resume(draft: Draft, scope: PauseScope) -> str:
     held = set(draft.state.manual_pauses)
     lifted = held if scope is PauseScope.ALL else held & {scope.value}
     if not lifted:
-        paused = ", ".join(sorted(held)) or "nothing"
-        raise InterventionRefusedError(f"{scope} is not paused by hand (paused: {paused})")
+        paused, wanted = ", ".join(sorted(held)) or "nothing", draft.resolved.spec.paused
+        edit = (
+            "" if wanted is PauseScope.NONE else f"; spec.paused={wanted} holds until the resource is edited"
+        )
+        raise InterventionRefusedError(f"{scope} is not paused by hand (paused: {paused}{edit})")
     draft.update(manual_pauses=tuple(sorted(held - lifted)))
     spec = draft.resolved.spec.paused
     rest = f"; spec.paused={spec} still holds" if spec is not PauseScope.NONE else ""

@@ -1,6 +1,6 @@
 """How many slots a pool has: up by steps, down by steps, never held up by a rebuild."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from domain.contracts.announcements import EventReason
 from domain.contracts.pool_state import LeaveReason, Machine, MachinePhase, Slot
@@ -67,8 +67,16 @@ def _raise_level(draft: Draft, desired: int, missing: int) -> None:
 
 
 def _cooling(draft: Draft, last: datetime | None) -> bool:
-    cooldown = seconds(draft.resolved.spec.scale_strategy.cooldown_seconds)
-    return last is not None and draft.now < last + cooldown
+    return last is not None and draft.now < last + _cooldown(draft)
+
+
+def _cooldown(draft: Draft) -> timedelta:
+    return seconds(draft.resolved.spec.scale_strategy.cooldown_seconds)
+
+
+def cooldown_after(draft: Draft, last: datetime | None) -> str:
+    """The cool-down after a step, with its end."""
+    return "the cool-down" if last is None else f"the cool-down until {last + _cooldown(draft):%H:%M:%S}Z"
 
 
 def _lower_level(draft: Draft, desired: int) -> None:
@@ -107,7 +115,8 @@ def waits_above_level(draft: Draft) -> str:
     surplus = len(draft.slots) - desired_instances(draft)
     if surplus <= 0:
         return ""
-    return f"{surplus} above the level ({_lowering_barred(draft) or 'the cool-down'})"
+    why = _lowering_barred(draft) or cooldown_after(draft, draft.state.last_scale_down_at)
+    return f"{surplus} above the level ({why})"
 
 
 def _keep_order(draft: Draft, slot: Slot) -> tuple[int, float, str]:

@@ -1,6 +1,7 @@
 """How empty slots are filled: the ceiling, rounds of offers, and the mint of tokens."""
 
-from collections import Counter
+from decimal import Decimal
+from itertools import groupby
 
 from domain.contracts.announcements import EventReason
 from domain.contracts.commands import Launch, ReadOffers
@@ -19,7 +20,7 @@ from domain.decisions.launch_requests import launch_request
 from domain.decisions.pool_costs import month_cost
 from domain.decisions.pool_draft import Draft, seconds
 from domain.decisions.pool_regions import Candidate, candidates, gaps, is_usable, missing_machines
-from domain.decisions.scoring import Ranking, rank_offers
+from domain.decisions.scoring import ExcludedOffer, Ranking, rank_offers
 
 SLOW_REGION_SECONDS = 5
 """A round waits this long for a region that does not answer, if others have."""
@@ -180,7 +181,9 @@ def _why_no_candidate(draft: Draft) -> str:
         return f"no node class for {', '.join(enabled)}"
     if not any(eligible_types(spec, name, classes[name].spec) for name in with_class):
         wanted = ", ".join(spec.gpu_types)
-        return f"no instance type of {', '.join(with_class)} has the wanted GPUs ({wanted})"
+        narrowed = ", ".join(name for choice in spec.providers for name in choice.instance_types)
+        among = f" among its instanceTypes ({narrowed})" if narrowed else ""
+        return f"no instance type of {', '.join(with_class)}{among} has the wanted GPUs ({wanted})"
     chosen = [choice for choice in spec.providers if choice.name in with_class]
     return "; ".join(gap for choice in chosen for gap in gaps(draft, choice))
 
@@ -242,13 +245,29 @@ def _choose(ranking: Ranking, offers: list[Offer], slot: Slot, strategy: Strateg
 
 
 def _why_none(draft: Draft, ranking: Ranking, slot: Slot) -> str:
-    reasons = Counter(entry.reason for entry in ranking.excluded)
-    parts = [f"{reason} {count}" for reason, count in sorted(reasons.items())]
+    parts = [
+        _excluded(list(entries))
+        for _, entries in groupby(sorted(ranking.excluded, key=_by_reason), _by_reason)
+    ]
     if slot.excluded:
         parts.append(f"refused for {slot.id} {len(slot.excluded)}")
     parts.extend(f"offers not read: {text}" for text in draft.state.market.unread)
-    listed = ", ".join(parts) or "no region sells the wanted GPUs"
+    listed = "; ".join(parts) or "no region sells the wanted GPUs"
     return f"no offer left ({listed})"
+
+
+def _by_reason(entry: ExcludedOffer) -> str:
+    return entry.reason
+
+
+def _excluded(entries: list[ExcludedOffer]) -> str:
+    """How many offers one reason leaves out, and the cheapest of them in its own words."""
+    nearest = min(entries, key=_price_of)
+    return f"{nearest.reason} {len(entries)}, such as {nearest.offer.key}: {nearest.detail}"
+
+
+def _price_of(entry: ExcludedOffer) -> Decimal:
+    return entry.offer.price.per_hour if entry.offer.price else Decimal("Infinity")
 
 
 def over_budget(draft: Draft, offer: Offer) -> str:

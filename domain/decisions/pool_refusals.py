@@ -70,8 +70,10 @@ def absorb_rejection(draft: Draft, machine: Machine, rejected: Rejected) -> None
     offer = machine.offer
     wide = rejected.code in KEYS_REFUSED
     prefix = f"{offer.provider}" if wide else f"{offer.provider}/{offer.region}"
+    part = draft.resolved.node_classes.get(offer.provider)
+    made_by = f"launch by GPUSpotNodeClass {part.origin.name}" if part else "launch"
     subject = (
-        f"{offer.provider}: Secret {offer.account}" if wide else f"{offer.provider} {offer.region}: launch"
+        f"{offer.provider}: Secret {offer.account}" if wide else f"{offer.provider} {offer.region}: {made_by}"
     )
     reason = f"{subject} was rejected: {rejected.vendor_code} {rejected.message}".strip()
     hold = OfferHold(prefix=prefix, until=draft.now + _REJECTED_HOLD, reason=f"{rejected.code}: {reason}")

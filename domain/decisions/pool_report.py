@@ -18,7 +18,12 @@ from domain.decisions.pool_costs import hourly_cost, month_cost
 from domain.decisions.pool_deletion import waits_for
 from domain.decisions.pool_draft import Draft
 from domain.decisions.pool_interventions import QUARANTINED
-from domain.decisions.pool_levels import desired_instances, slots_missing, waits_above_level
+from domain.decisions.pool_levels import (
+    cooldown_after,
+    desired_instances,
+    slots_missing,
+    waits_above_level,
+)
 from domain.decisions.pool_purchases import buyable, launches_barred, strategy_of
 from domain.decisions.pool_regions import missing_machines
 from domain.decisions.pool_strays import dark_strays
@@ -192,7 +197,7 @@ def _launch_waits(draft: Draft) -> str:
     if not empty and not short:
         return ""
     barred = launches_barred(draft)
-    why = barred or (_slot_waits(draft) if empty else "the cool-down")
+    why = barred or (_slot_waits(draft) if empty else cooldown_after(draft, draft.state.last_scale_up_at))
     if draft.state.round_failure and barred:
         why = f"{why}; last round: {draft.state.round_failure}"
     return f"{empty + short} launches to order ({why})"

@@ -27,6 +27,10 @@ def test_pause_and_resume_by_hand_hold_beside_the_spec() -> None:
     world.run(600)
     assert len(world.living) == 1
     assert "is not paused by hand (paused: Launches)" in world.order(people.resume, PauseScope.DISRUPTIONS)
+    world.edit(paused=PauseScope.DISRUPTIONS)
+    refused = world.order(people.resume, PauseScope.DISRUPTIONS)
+    assert "spec.paused=Disruptions holds until the resource is edited" in refused
+    world.edit(paused=PauseScope.NONE)
     world.edit(paused=PauseScope.LAUNCHES)
     assert (
         world.order(people.resume, PauseScope.LAUNCHES)

@@ -58,4 +58,4 @@ def test_level_that_the_cooldown_holds_back_is_not_called_met() -> None:
     world.edit(min_instances=3)
     (found,) = (c for c in world.status.conditions if c.type == "ScaleUpInProgress")
     assert (found.status, found.reason) == ("False", "Waiting")
-    assert found.message == "2 launches to order (the cool-down)"
+    assert found.message == "2 launches to order (the cool-down until 12:05:01Z)"

@@ -378,8 +378,24 @@ def test_pool_never_pays_more_than_its_ceiling() -> None:
     world = a_world(maxPricePerHour=4.25)
     world.clouds.stock = {"ap-guangzhou-3": 0, "ap-shanghai-5": 0}
     world.run_until(lambda: world.condition("ScaleUpFailed")[0] == "True")
-    assert "OverCeiling" in world.message("ScaleUpFailed")
+    said = world.message("ScaleUpFailed")
+    assert "OverCeiling" in said
+    assert "4.30 CNY is above the ceiling 4.25" in said, "the cheapest tells by how much"
     assert world.living == []
+
+
+def test_pool_says_in_which_currency_its_offers_are_and_what_is_missing() -> None:
+    world = a_world(currency="USD")
+    world.run_until(lambda: world.condition("ScaleUpFailed")[0] == "True")
+    said = world.message("ScaleUpFailed")
+    assert "priced in CNY, the pool counts in USD, and the operator has no rate of CNY/USD" in said
+
+
+def test_pool_that_narrows_its_types_to_none_names_them() -> None:
+    entry = {"name": "tencent", "regions": ["ap-guangzhou"], "instanceTypes": ["foo.bar"]}
+    world = a_world(providers=[entry])
+    world.run_until(lambda: world.condition("ScaleUpFailed")[0] == "True")
+    assert "among its instanceTypes (foo.bar) has the wanted GPUs" in world.message("ScaleUpFailed")
 
 
 # Rejections ---------------------------------------------------------------------------------------------
@@ -396,6 +412,8 @@ def test_pool_names_what_was_rejected_and_goes_elsewhere(ending: str, condition:
     world = a_world(lambda request: ending if request.offer.region == "ap-guangzhou" else "")
     world.run_until(lambda: len(world.living) == 1)
     assert world.condition(condition) == ("True", reason)
+    if ending == "rejected":
+        assert "launch by GPUSpotNodeClass tencent was rejected" in world.message(condition)
     other = "tencent" if ending == "rejected" else "aliyun"
     assert world.living[0].region.provider == other, "wrong keys are the whole provider's"
     assert "LaunchRejected" in world.reasons()

@@ -318,7 +318,9 @@ def test_details_say_what_the_pool_waits_for_and_list_its_slots() -> None:
     world.run_until(lambda: len(world.machines) == 2)
     text = details(world.draft())
     assert "**default/training-pool-a100** generation 1: desired 3, min 3, max 20" in text
-    assert "Waits for: 1 launches to order (the cool-down); 2 x an answer of the cloud" in text
+    assert (
+        "Waits for: 1 launches to order (the cool-down until 12:05:01Z); 2 x an answer of the cloud" in text
+    )
     assert text.count("\n| s") == 3, "heading and two machines"
     world.order(people.terminate_instance, "ins-unknown")
     world.run_until(lambda: world.ready == 3)
