@@ -16,7 +16,7 @@ from temporalio.exceptions import ActivityError, ApplicationError
 
 from activities import signatures
 from domain.contracts.announcements import Announcement
-from domain.contracts.commands import Command
+from domain.contracts.commands import CancelLaunch, Command
 from domain.contracts.facts import (
     Demand,
     NodesSeen,
@@ -40,7 +40,7 @@ from domain.decisions.resolution import merge
 from workflows import messages as m
 from workflows import options
 from workflows.pool_effects import Effects, named, text_of
-from workflows.pool_orders import carry_out_order, forget_failures
+from workflows.pool_orders import carry_out_order, first_errors, forget_failures, wanted_fields
 from workflows.pool_visibility import Visibility, is_held
 
 _FACTS: dict[str, type[RegionObservation | RegionState | NodesSeen | Demand]] = {
@@ -52,6 +52,7 @@ _FACTS: dict[str, type[RegionObservation | RegionState | NodesSeen | Demand]] = 
 _MAX_EVENTS_PER_CALL = 50
 _WITHOUT_ENDINGS = "20261130-without-endings"
 _RENEWED_BY_WEIGHT = "20261130-renewed-by-weight"
+_NO_EMPTY_TASKS = "20261130-no-empty-tasks"
 
 
 @workflow.defn(name=m.POOL_WORKFLOW)
@@ -70,13 +71,15 @@ class GPUSpotPool:
         self._effects = Effects(start.resolved, start.settings)
         self._tasks: set[asyncio.Task[None]] = set()
         self._alarms: list[datetime] = []
+        self._orders = 0
+        """Effects and timers that were started."""
         self._bug: BaseException | None = None
         self._due = True
         """Something happened that the loop has not judged yet."""
         self._update_seen = False
         self._renew = False
-        self._judged_in: tuple[datetime, int] | None = None
-        """Time and history of the workflow task of the last judgement."""
+        self._seen_in: tuple[datetime, int] | None = None
+        """Time and history of the last workflow task in which an update began or the pool judged."""
         self._written: PoolStatus | None = None
         self._writing = False
         self._reported_at: datetime | None = None
@@ -126,6 +129,7 @@ class GPUSpotPool:
             absorb(draft, fact)
         self._facts.clear()
         judgement = conclude(draft)
+        ordered_before = self._orders
         self._state = judgement.state
         self._events.extend(judgement.events)
         for command in judgement.commands:
@@ -136,6 +140,11 @@ class GPUSpotPool:
         self._arm(deadline, "next report")
         renewal = workflow.info().start_time + timedelta(seconds=self._settings.renew_after_seconds)
         self._arm(renewal, "renewal of this workflow")
+        # To call a launch back may come too late to be written down.
+        called_back = sum(isinstance(command, CancelLaunch) for command in judgement.commands)
+        if self._orders == ordered_before + called_back and workflow.patched(_NO_EMPTY_TASKS):
+            # A task that wrote nothing may be served together with a later one, or not: ADR 13.
+            workflow.upsert_memo({"judged": f"{workflow.now():%Y-%m-%dT%H:%M:%SZ}"})
 
     def _refuse_early_news(self) -> None:
         """Break off what a query brought up, before anything is decided on; nothing is lost or written down.
@@ -145,13 +154,14 @@ class GPUSpotPool:
                 theirs, at the time of the one before (ADR 12). The query fails, the worker forgets the run,
                 and the task that follows finds everything in order.
         """
-        before, task = self._judged_in, (workflow.now(), workflow.info().get_current_history_length())
-        self._judged_in = task
+        before, task = self._seen_in, _this_task()
+        self._seen_in = task
         if before is not None and task[0] == before[0] and task[1] > before[1]:
             raise RuntimeError("news came with a query, before their workflow task: ask again")
 
     def _start(self, effect: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(effect)
+        self._orders += 1
         self._tasks.add(task)
         task.add_done_callback(self._ended)
 
@@ -185,7 +195,7 @@ class GPUSpotPool:
         try:
             self._take_known(item, draft)
         except ValidationError as error:
-            record_refusal(draft, item.name, _first_errors(error))
+            record_refusal(draft, item.name, first_errors(error))
         except InterventionRefusedError as error:
             record_refusal(draft, item.name, str(error))
         self._state = draft.state
@@ -204,7 +214,7 @@ class GPUSpotPool:
             known = ", ".join(m.INTERVENTIONS)
             raise InterventionRefusedError(f"unknown signal; known: {known}")
         if not payload:
-            raise InterventionRefusedError(f"no payload; wanted JSON with {', '.join(_wanted(kind))}")
+            raise InterventionRefusedError(f"no payload; wanted JSON with {', '.join(wanted_fields(kind))}")
         order = kind.model_validate_json(payload)
         done = carry_out_order(draft, order)
         record(draft, item.name, done, by=order.by, reason=order.reason)
@@ -262,6 +272,7 @@ class GPUSpotPool:
         already recorded; what it changed at once would come in another order on replay, and the pool would
         be stuck for good (sdk-python #1591). A timer puts the change behind everything that was recorded.
         """
+        self._seen_in = _this_task()
         await workflow.sleep(0.01, summary="an update takes effect in a task of its own")
 
     def _touched(self) -> None:
@@ -431,6 +442,7 @@ class GPUSpotPool:
         """Make sure that some timer fires by ``deadline``; timers are never cancelled, but fire in vain."""
         if deadline is None or any(alarm <= deadline for alarm in self._alarms):
             return
+        self._orders += 1
         self._alarms.append(deadline)
         asyncio.create_task(self._alarm(deadline, what))  # noqa: RUF006 - its end is seen by _alarms
 
@@ -481,14 +493,5 @@ class GPUSpotPool:
         )
 
 
-def _wanted(kind: type[m.Intervention]) -> list[str]:
-    return [field.alias or name for name, field in kind.model_fields.items() if field.is_required()]
-
-
-def _first_errors(error: ValidationError) -> str:
-    """The first faults of a payload with their fields, bounded."""
-    parts = [
-        f"{'.'.join(str(p) for p in fault['loc']) or 'payload'}: {fault['msg']}"
-        for fault in error.errors(include_url=False, include_context=False, include_input=False)[:5]
-    ]
-    return "; ".join(parts)[:500]
+def _this_task() -> tuple[datetime, int]:
+    return workflow.now(), workflow.info().get_current_history_length()

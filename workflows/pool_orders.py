@@ -1,5 +1,7 @@
 """Which judgement serves which manual order, the same for updates and signals."""
 
+from pydantic import ValidationError
+
 from domain.contracts.pool_state import Market
 from domain.contracts.pools import PauseScope
 from domain.decisions import pool_interventions as judge
@@ -49,3 +51,17 @@ def forget_failures(draft: Draft) -> None:
         next_round_at=None,
         market=Market(),
     )
+
+
+def wanted_fields(kind: type[m.Intervention]) -> list[str]:
+    """What an order cannot do without, as it is spelt in JSON."""
+    return [field.alias or name for name, field in kind.model_fields.items() if field.is_required()]
+
+
+def first_errors(error: ValidationError) -> str:
+    """The first faults of a payload with their fields, bounded."""
+    parts = [
+        f"{'.'.join(str(p) for p in fault['loc']) or 'payload'}: {fault['msg']}"
+        for fault in error.errors(include_url=False, include_context=False, include_input=False)[:5]
+    ]
+    return "; ".join(parts)[:500]

@@ -1,5 +1,6 @@
 """Lives of pools whose histories are recorded and replayed: one story per shape of history."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -115,6 +116,17 @@ async def drain_forced(client: Client, outside: Outside) -> list[WorkflowHandle[
     return [handle]
 
 
+async def told_nothing_new(client: Client, outside: Outside) -> list[WorkflowHandle[Any, str]]:
+    """A pool at its level that hears again and again what it knows: tasks that order nothing."""
+    resolved = a_resolved(name="story-quiet")
+    handle = await start(client, resolved)
+    await _up(handle, outside, resolved.uid, 2)
+    for _ in range(6):
+        await asyncio.sleep(0.3)
+        await handle.signal(m.OBSERVED, outside.observation(resolved.uid))
+    return await _end(client, handle, resolved)
+
+
 STORIES: dict[str, Story] = {
     "plain_life": plain_life,
     "refused_and_unanswered": refused_and_unanswered,
@@ -122,6 +134,7 @@ STORIES: dict[str, Story] = {
     "renewed": renewed,
     "renewed_by_weight": renewed_by_weight,
     "drain_forced": drain_forced,
+    "told_nothing_new": told_nothing_new,
 }
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 from temporalio.client import Client, WorkflowQueryFailedError
 
-from tests.workflows.conftest import serving
+from tests.workflows.conftest import pool_worker, serving
 from tests.workflows.outside import Outside
 from tests.workflows.pool_worker import STICKY_SECONDS
 from tests.workflows.starts import a_resolved, start
@@ -58,5 +58,32 @@ async def test_news_that_come_with_a_query_are_judged_in_their_own_task(
                 assert "ask again" in str(error)  # noqa: PT017  # whether it is refused depends on the server
             await at_rest(handle)
             assert await handle.query(m.STATE_QUERY)
+            await delete(handle, resolved)
+    await replays(handle)
+
+
+async def test_update_that_meets_a_cold_worker_is_served_after_what_was_recorded(
+    client: Client, outside: Outside
+) -> None:
+    """Without an order in any of the last tasks the SDK would serve update and signal before them."""
+    resolved = a_resolved()
+    async with serving(client, outside, pools=False):
+        async with pool_worker(client):
+            handle = await start(client, resolved)
+            await outside.until(lambda: len(outside.machines) == 2)
+            await handle.signal(m.NODE_SEEN, outside.seen_nodes())
+            await handle.signal(m.OBSERVED, outside.observation(resolved.uid))
+            await outside.until(lambda: ready(outside, 2))
+            await at_rest(handle, pause=2.5)
+            for _ in range(3):  # the first reports, the second puts its report off, the third orders nothing
+                await handle.signal(m.OBSERVED, outside.observation(resolved.uid))
+                await asyncio.sleep(0.05)
+            await at_rest(handle)  # the put-off report has nothing to say
+        order = m.Resync(by="ann", reason="a test")
+        updated = asyncio.create_task(handle.execute_update("resync", order))
+        await asyncio.sleep(0.3)
+        await handle.signal(m.OBSERVED, outside.observation(resolved.uid))
+        async with pool_worker(client):
+            await updated
             await delete(handle, resolved)
     await replays(handle)
