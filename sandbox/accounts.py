@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from domain.contracts.offers import ProviderName
@@ -18,6 +18,13 @@ NODE_CLASSES: Mapping[ProviderName, Path] = {
     ProviderName.HUAWEI: EXAMPLES / "gpuspotnodeclass-huawei.yaml",
     ProviderName.AWS: EXAMPLES / "gpuspotnodeclass-aws.yaml",
 }
+_KEYS: Mapping[ProviderName, Callable[[], tuple[str, str]]] = {
+    ProviderName.TENCENT: lambda: (f"AKID{secrets.token_hex(10)}", secrets.token_hex(16)),
+    ProviderName.ALIYUN: lambda: (f"LTAI{secrets.token_hex(10)}", secrets.token_hex(16)),
+    ProviderName.HUAWEI: lambda: (secrets.token_hex(10).upper(), secrets.token_hex(20)),
+    ProviderName.AWS: lambda: (f"AKIA{secrets.token_hex(8).upper()}", secrets.token_hex(20)),
+}
+"""An access key and its secret, as long and as spelled as the vendor's."""
 USUAL_CLOUDS = (ProviderName.TENCENT, ProviderName.ALIYUN)
 """What runs unless more is asked for: the demo and the recorded outputs are about these two."""
 
@@ -37,8 +44,16 @@ def clouds_named(text: str) -> tuple[ProviderName, ...]:
 
 
 def new_account(provider: ProviderName, port: int, proxy_port: int) -> CloudConfig:
-    """A cloud with new keys in the vendor's form, which owns what its example node class names."""
-    key, secret = _keys(provider)
+    """A cloud with new keys in the vendor's form, which owns what its example node class names.
+
+    Raises:
+        ValueError: The sandbox has no account of this cloud yet.
+    """
+    if provider not in NODE_CLASSES or provider not in _KEYS:
+        raise ValueError(
+            f"no account of {provider}: enter its node class and its keys in sandbox/accounts.py"
+        )
+    key, secret = _KEYS[provider]()
     projects: dict[str, str] = {}
     if provider is ProviderName.HUAWEI:
         regions = inventory_of(read_node_class(NODE_CLASSES[provider])).zones
@@ -52,16 +67,3 @@ def new_account(provider: ProviderName, port: int, proxy_port: int) -> CloudConf
         port=port,
         proxy_port=proxy_port,
     )
-
-
-def _keys(provider: ProviderName) -> tuple[str, str]:
-    """An access key and its secret, as long and as spelled as the vendor's."""
-    match provider:
-        case ProviderName.TENCENT:
-            return f"AKID{secrets.token_hex(10)}", secrets.token_hex(16)
-        case ProviderName.ALIYUN:
-            return f"LTAI{secrets.token_hex(10)}", secrets.token_hex(16)
-        case ProviderName.HUAWEI:
-            return secrets.token_hex(10).upper(), secrets.token_hex(20)
-        case ProviderName.AWS:
-            return f"AKIA{secrets.token_hex(8).upper()}", secrets.token_hex(20)

@@ -4,6 +4,7 @@ What is laid passes lint, import contracts and types, and fails the conformance 
 templates are in ``docs/provider-template``; ``docs/adding-a-provider.md`` walks through the rest.
 """
 
+import keyword
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,14 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[1]
 TEMPLATES: Final = "docs/provider-template"
 NAME: Final = re.compile(r"[a-z][a-z0-9]{1,15}")
+# A node class says `provider: NAME`, and YAML reads these as something else than text.
+YAML_WORDS: Final = frozenset({"false", "no", "null", "off", "on", "true", "yes"})
+
+NEXT_STEP: Final = (
+    ".venv/bin/pytest -x -k {name} tests/activities/providers/test_steps.py"
+    " tests/activities/providers/test_conformance.py"
+)
+"""What shows the next thing to do, from the repository's root."""
 
 OWN_IMPORT: Final = re.compile(r"from (activities|domain|sandbox|tests)\.")
 
@@ -37,7 +46,8 @@ class Entry:
 
     Attributes:
         path: The file.
-        anchor: A text that stands in it exactly once.
+        anchor: A text that stands in it exactly once, and still does when the line is entered: the next cloud
+            is entered at the same place.
         text: What takes the anchor's place; ``{anchor}`` stands for it.
     """
 
@@ -52,22 +62,22 @@ ENTRIES: Final = (
         "domain/contracts/provider_ids.py",
         "        case _:\n            assert_never(provider)\n",
         "        case ProviderName.{upper}:\n"
-        '            raise NotImplementedError("TO DO: how Nodes of {name} name their machine")\n{anchor}',
+        '            raise NotImplementedError("TO DO, step 2: how Nodes of {name} name their machine")\n'
+        "{anchor}",
     ),
     Entry(
         "domain/contracts/catalogue.py",
         "    ProviderName.AWS: _rows(ProviderName.AWS, _AWS),\n",
-        "{anchor}    ProviderName.{upper}: (),  # TO DO: its GPU types\n",
+        "{anchor}    ProviderName.{upper}: (),  # TO DO, step 2: its GPU types\n",
     ),
-    Entry("pyproject.toml", '    "instrumented | tencent', '    "instrumented | {name} | tencent'),
-    Entry("pyproject.toml", '    "tencent_errors', '    "{name}_errors | tencent_errors'),
+    Entry("pyproject.toml", '"instrumented |', "{anchor} {name} |"),
+    Entry("pyproject.toml", " | aliyun_errors", " | {name}_errors{anchor}"),
     Entry("pyproject.toml", 'modules = ["sandbox.clouds.aliyun"', '{anchor}, "sandbox.clouds.{name}"'),
     Entry(
         "pyproject.toml",
         '    "activities.providers.tencent", "activities.providers.aliyun", "activities.providers.aws",\n',
         '{anchor}    "activities.providers.{name}",\n',
     ),
-    Entry("tests/architecture/test_rooms.py", 'CLOUDS = ("tencent"', 'CLOUDS = ("{name}", "tencent"'),
 )
 
 
@@ -81,16 +91,36 @@ def lay(name: str, root: Path = ROOT) -> list[str]:
     Raises:
         SkeletonError: the name is no good or taken, or a file is not as it was expected. Nothing was written.
     """
-    if not NAME.fullmatch(name):
-        raise SkeletonError(f"NAME={name!r}: 2 to 16 lower-case letters and digits, a letter first")
+    _check_name(name)
+    _check_room(name, root)
     laid = {path.format(name=name): _filled(root, template, name) for template, path in FILES.items()}
-    taken = [path for path in laid if (root / path).exists()]
-    if taken:
-        raise SkeletonError(f"{taken[0]} is there already: choose another name, or delete it first")
     changed = _entered(root, name)
     for path, text in {**laid, **changed}.items():
         (root / path).write_text(text)
     return [*laid, *changed]
+
+
+def _check_name(name: str) -> None:
+    """Refuse what is no name of a module, an enum's member and a value of YAML at once."""
+    if not NAME.fullmatch(name):
+        raise SkeletonError(f"NAME={name!r}: 2 to 16 lower-case letters and digits, a letter first")
+    if any(map(keyword.iskeyword, (name, name.capitalize()))) or keyword.issoftkeyword(name):
+        raise SkeletonError(f"NAME={name!r} is a word of Python: choose another name")
+    if name in YAML_WORDS:
+        raise SkeletonError(
+            f"NAME={name!r} is no text in YAML, where node classes say it: choose another name"
+        )
+    if name in sys.stdlib_module_names:
+        raise SkeletonError(f"NAME={name!r} is a module of Python: choose another name")
+
+
+def _check_room(name: str, root: Path) -> None:
+    """Refuse a name that a package has, or that a module beside the new ones has or begins with."""
+    folders = (root, *(root / Path(path).parent for path in FILES.values()))
+    found = (path for folder in folders for form in ("", ".py", "_*.py") for path in folder.glob(name + form))
+    taken = next(found, None)
+    if taken is not None:
+        raise SkeletonError(f"{taken.relative_to(root)} is there already: choose another name")
 
 
 def _filled(root: Path, template: str, name: str) -> str:
@@ -113,6 +143,8 @@ def _entered(root: Path, name: str) -> dict[str, str]:
         text = changed.get(entry.path) or (root / entry.path).read_text()
         if text.count(entry.anchor) != 1:
             raise SkeletonError(f"{entry.path} has no single {entry.anchor.strip()!r}: enter {name} by hand")
+        if entry.text.format(anchor="", name=name, upper=name.upper()) in text:
+            raise SkeletonError(f"{entry.path} knows {name} already: take that out first")
         made = entry.text.format(anchor=entry.anchor, name=name, upper=name.upper())
         changed[entry.path] = text.replace(entry.anchor, made)
     return changed
@@ -130,8 +162,8 @@ def main(arguments: Sequence[str]) -> int:
         return 1
     lines = "\n".join(f"  {path}" for path in paths)
     sys.stdout.write(
-        f"laid:\n{lines}\nnext: make crds, then docs/adding-a-provider.md; what is to do is what fails in\n"
-        f"  pytest tests/activities/providers/test_conformance.py -k {arguments[0]}\n"
+        f"laid:\n{lines}\nnext: make crds, then docs/adding-a-provider.md; what fails first is next to do:\n"
+        f"  {NEXT_STEP.format(name=arguments[0])}\n"
     )
     return 0
 

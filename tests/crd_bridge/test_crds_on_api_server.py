@@ -101,7 +101,7 @@ MISTAKES = [
     ),
     pytest.param(_changed("- A100-80G", "- A100-40G"), "gpuTypes[1]", id="type twice"),
     pytest.param(_changed("- name: aliyun", "- name: tencent"), "providers[1]", id="cloud twice"),
-    pytest.param(_changed("- name: aliyun", "- name: gcp"), "providers[1].name", id="unknown cloud"),
+    pytest.param(_changed("- name: aliyun", "- name: no-cloud"), "providers[1].name", id="unknown cloud"),
     pytest.param(_changed("  maxInstances: 20\n", ""), "maxInstances", id="field missing"),
     pytest.param(
         _changed("  maxInstances: 20\n", "  maxInstances: 20\n" * 2), "maxInstances", id="key twice"

@@ -99,7 +99,7 @@ def test_node_class_examples_serve_every_region_of_the_public_pool() -> None:
         pytest.param({"maxPricePerHour": -1}, "spec.maxPricePerHour", id="negative price"),
         pytest.param({"maxPricePerHour": "NaN"}, "spec.maxPricePerHour", id="no number"),
         pytest.param({"providers": []}, "spec.providers", id="no provider"),
-        pytest.param({"providers": [{"name": "gcp"}]}, "spec.providers[0].name", id="unknown cloud"),
+        pytest.param({"providers": [{"name": "no-cloud"}]}, "spec.providers[0].name", id="unknown cloud"),
         pytest.param({"gpuTypes": ["A100", ""]}, "spec.gpuTypes[1]", id="empty type"),
         pytest.param(
             {"scaleStrategy": {"scaleUpStep": 0}}, "spec.scaleStrategy.scaleUpStep", id="step of nothing"

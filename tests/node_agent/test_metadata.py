@@ -14,11 +14,12 @@ from aiohttp import web
 
 from domain.contracts.interruptions import Notice, NoticeKind
 from domain.contracts.offers import ProviderName
-from node_agent.metadata import MetadataReader, Reading
+from node_agent.metadata import _SERVICES, MetadataReader, Reading
 from sandbox.clouds.ledger import Ledger, Machine, Order
 from sandbox.metadata import MetadataServer, metadata_of_machine
 from sandbox.metadata_sessions import Sessions
 from sandbox.ports import HOST, pick_ports
+from tests.steps import to_do
 
 pytestmark = pytest.mark.wire
 
@@ -44,6 +45,9 @@ class Scene:
 
 @pytest.fixture
 async def scene(provider: ProviderName) -> AsyncIterator[Scene]:
+    assert provider in _SERVICES, to_do(
+        3, f"node_agent/metadata.py has no address for machines of {provider}"
+    )
     clock = [START]
     ledger = Ledger(clock=lambda: clock[0], id_prefix="i-")
     order = Order("region-1", "zone-1", "gpu.large", True, Decimal(1), "image-1", "subnet-1")

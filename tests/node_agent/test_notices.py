@@ -26,11 +26,6 @@ def read(provider: ProviderName, path: str, text: str) -> Notice:
     return sources[path].parse(text)
 
 
-@pytest.mark.parametrize("provider", ProviderName)
-def test_every_cloud_has_a_source_of_notices(provider: ProviderName) -> None:
-    assert NOTICE_SOURCES[provider]
-
-
 @pytest.mark.parametrize(
     ("provider", "path", "text", "action"),
     [

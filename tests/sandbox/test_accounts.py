@@ -14,6 +14,7 @@ from domain.contracts.offers import CapacityType, Offer, ProviderName, Stock
 from domain.contracts.provider_ids import provider_id
 from domain.decisions.launch_requests import subnets_of
 from domain.decisions.user_data import render_user_data
+from sandbox import accounts, world
 from sandbox.accounts import NODE_CLASSES, USUAL_CLOUDS, clouds_named, new_account
 from sandbox.boot_script import JoinLine, read_boot_script
 from sandbox.clouds.huawei import project_of
@@ -42,6 +43,18 @@ def test_account_has_keys_in_the_vendors_form(provider: ProviderName, key: str, 
     assert account.access_key_id != new_account(provider, 1, 2).access_key_id
 
 
+def test_account_of_a_cloud_that_is_not_entered_says_where_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    for table in (NODE_CLASSES, accounts._KEYS):
+        with monkeypatch.context() as patch:
+            patch.delitem(table, ProviderName.AWS)
+            with pytest.raises(ValueError, match=r"no account of aws: enter .* in sandbox/accounts.py"):
+                new_account(ProviderName.AWS, 1, 2)
+
+
+def test_every_cloud_of_the_sandbox_has_a_node_class_keys_and_a_twin() -> None:
+    assert NODE_CLASSES.keys() == accounts._KEYS.keys() == world._CLOUDS.keys()
+
+
 def test_account_of_huawei_names_the_project_of_each_region() -> None:
     projects = new_account(ProviderName.HUAWEI, 1, 2).projects
     assert projects == {"projectId.cn-north-4": project_of("cn-north-4")}
@@ -53,12 +66,12 @@ def test_clouds_are_named_by_a_list() -> None:
     assert clouds_named("tencent,aliyun") == USUAL_CLOUDS
 
 
-@pytest.mark.parametrize("text", ["tencent,azure", "", "aws,aws"])
+@pytest.mark.parametrize("text", ["tencent,no-cloud", "", "aws,aws"])
 def test_clouds_are_refused_with_advice_when_the_list_is_wrong(
     text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["up", "--clouds", text]) == 2
-    assert "choose from tencent,aliyun,huawei,aws" in capsys.readouterr().err
+    assert f"choose from {','.join(NODE_CLASSES)}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("clouds", [("tencent", "aliyun", "huawei", "aws"), ("aws",)])

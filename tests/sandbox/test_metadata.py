@@ -15,6 +15,7 @@ from domain.contracts.offers import ProviderName
 from sandbox.clouds.ledger import Ledger, Order
 from sandbox.metadata import MetadataServer, metadata_of, metadata_of_machine
 from sandbox.metadata_sessions import SESSION_RULES, SessionRules, Sessions
+from tests.steps import to_do
 
 END = datetime(2026, 3, 1, 23, 30, tzinfo=UTC)
 
@@ -120,6 +121,9 @@ def order(user_data: str = "") -> Order:
 
 @pytest.mark.parametrize("provider", ProviderName)
 def test_metadata_says_what_the_machine_is(provider: ProviderName) -> None:
+    assert provider in PLACES, to_do(
+        3, f"what sandbox/metadata.py says on machines of {provider}, and PLACES here"
+    )
     ledger = Ledger(clock=lambda: END, id_prefix="i-")
     bare, scripted = *ledger.buy(order()), *ledger.buy(order("#!/bin/sh\n"))
     texts = metadata_of_machine(provider, scripted)

@@ -10,6 +10,8 @@ from domain.contracts.pools import OrphanPolicy
 from workers.errors import ConfigurationError
 from workers.settings import PREFIX, Settings, read_settings
 
+*FIRST, LAST = [repr(cloud.value) for cloud in ProviderName]
+CLOUDS = f"{', '.join(FIRST)} or {LAST}"
 REGIONS = "tencent:tencent-credentials:ap-guangzhou, aliyun:aliyun-credentials:cn-shenzhen"
 
 
@@ -87,7 +89,7 @@ def test_settings_reach_pools_syncs_and_sweeps(monkeypatch: pytest.MonkeyPatch) 
     ("name", "value", "said"),
     [
         ("SPOTGPU_REGIONS", "tencent", "'tencent' is not of the form provider:account:region"),
-        ("SPOTGPU_REGIONS", "gcp:a:b", "should be 'tencent', 'aliyun', 'huawei' or 'aws'"),
+        ("SPOTGPU_REGIONS", "no-cloud:a:b", f"should be {CLOUDS}"),
         ("SPOTGPU_REGIONS", "aws:a:b,aws:a:b", "named twice: aws:a:b"),
         ("SPOTGPU_ENDPOINTS", "tencent=127.0.0.1:1", "is not of the form provider=http://host:port"),
         ("SPOTGPU_HEALTH_PORT", "70000", "less than or equal to 65535"),

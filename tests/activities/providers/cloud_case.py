@@ -20,6 +20,7 @@ from sandbox.clouds.cloud import Cloud, CloudSettings
 from sandbox.clouds.inventory import Account, Inventory
 from sandbox.clouds.ledger import LedgerSettings
 from sandbox.market import Market
+from tests.steps import to_do
 
 TOKEN = "pool-1-abcd1234-1"
 """Client token of the one machine that most tests buy."""
@@ -76,7 +77,7 @@ class CloudCase:
     def kind(self) -> InstanceType:
         """The catalogue's row of the type."""
         row = instance_type(self.provider, self.instance_type)
-        assert row is not None, f"TO DO: the catalogue has no {self.instance_type} of {self.provider}"
+        assert row is not None, to_do(2, f"the catalogue has no {self.instance_type} of {self.provider}")
         return row
 
     @property
