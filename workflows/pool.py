@@ -26,7 +26,7 @@ from domain.contracts.facts import (
     RegionState,
 )
 from domain.contracts.outcomes import Fact
-from domain.contracts.pool_state import InboxItem, PoolCarry
+from domain.contracts.pool_state import RULES, InboxItem, PoolCarry
 from domain.contracts.resolved import ResolvedPool
 from domain.contracts.settings import PoolSettings
 from domain.contracts.status import PoolStatus, WorkflowRef
@@ -52,6 +52,7 @@ _FACTS: dict[str, type[RegionObservation | RegionState | NodesSeen | Demand]] = 
 _MAX_EVENTS_PER_CALL = 50
 _WITHOUT_ENDINGS = "20261130-without-endings"
 _RENEWED_BY_WEIGHT = "20261130-renewed-by-weight"
+_RULES_1 = "20261130-rules-1"
 _NO_EMPTY_TASKS = "20261130-no-empty-tasks"
 
 
@@ -88,6 +89,7 @@ class GPUSpotPool:
     @workflow.run
     async def run(self, start: m.PoolInput) -> str:  # noqa: ARG002 - taken in by __init__
         """Judge, order, wait; returns what was deleted when the resource has been let go."""
+        self._state = self._state.model_copy(update={"rules": RULES if workflow.patched(_RULES_1) else 0})
         while not self._is_finished():
             self._judge()
             if self._is_let_go() and self._effects.is_ending and workflow.patched(_WITHOUT_ENDINGS):

@@ -30,6 +30,7 @@ class EventReason(StrEnum):
     INTERRUPTED = "Interrupted"
     INSTANCE_LOST = "InstanceLost"
     INSTANCE_ADOPTED = "InstanceAdopted"
+    INSTANCE_UNTAGGED = "InstanceUntagged"
     DRAINING = "Draining"
     DRAIN_BLOCKED = "DrainBlocked"
     TERMINATING = "Terminating"

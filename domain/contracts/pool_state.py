@@ -2,6 +2,7 @@
 
 from decimal import Decimal
 from enum import StrEnum
+from typing import Final
 
 from pydantic import Field
 
@@ -211,10 +212,17 @@ class InboxItem(Contract):
     payloads: tuple[str, ...] = ()
 
 
+RULES: Final = 1
+"""Today's rules of the judgement. 1: an absence is confirmed by id; of a machine's two Nodes the ready one
+counts; forced Nodes are given up only after a try."""
+
+
 class PoolCarry(Contract):
     """Everything a pool remembers; one object, handed from run to run."""
 
     schema_version: int = 1
+    rules: int = RULES
+    """By which rules this run is judged; a run that began under older ones keeps them to its end."""
     chain: str
     """Last 8 hex digits of the first run's id: part of every token."""
     launch_counter: int = 0

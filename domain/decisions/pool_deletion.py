@@ -70,7 +70,7 @@ def _give_up_nodes(draft: Draft, deletion: Deletion) -> None:
         machine
         for machine in draft.machines
         if machine.phase is MachinePhase.GONE and machine.node_name and not machine.node_deleted
-        if machine.in_flight == "delete-node" or is_resting(draft, machine)
+        if draft.state.rules < 1 or machine.in_flight == "delete-node" or is_resting(draft, machine)
     ]
     for machine in tried:
         draft.set_machine(machine.token, node_deleted=True, in_flight="")

@@ -260,11 +260,17 @@ def _batches(machines: list[Machine]) -> list[list[Machine]]:
     return [machines[start : start + BATCH] for start in range(0, len(machines), BATCH)]
 
 
+def may_look(draft: Draft, machine: Machine) -> bool:
+    """Whether nothing is under way that a look would disturb; the drain of a missing machine ends by it."""
+    missing = machine.in_flight == "drain" and machine.absent_at is not None and draft.state.rules >= 1
+    return missing or not machine.in_flight
+
+
 def _look(draft: Draft) -> None:
     """Look at machines whose look is due, in batches by region."""
     due: dict[str, list[Machine]] = {}
     for machine in draft.live():
-        if machine.in_flight or machine.next_check_at is None or machine.next_check_at > draft.now:
+        if machine.next_check_at is None or machine.next_check_at > draft.now or not may_look(draft, machine):
             continue
         if not is_served(draft, machine.offer.region_key):
             continue
@@ -276,7 +282,9 @@ def _look(draft: Draft) -> None:
     for machines in due.values():
         for batch in _batches(machines):
             for machine in batch:
-                draft.set_machine(machine.token, in_flight="describe", next_check_at=None)
+                draft.set_machine(
+                    machine.token, in_flight=machine.in_flight or "describe", next_check_at=None
+                )
             draft.order(
                 Describe(region=batch[0].offer.region_key, instance_ids=tuple(m.instance_id for m in batch))
             )

@@ -18,6 +18,7 @@ from domain.decisions.pool_departures import (
     TELL_AGAIN,
     coming_up,
     is_resting,
+    may_look,
     plan_departures,
     plan_replacements,
     plan_settling,
@@ -169,8 +170,7 @@ def _moments(draft: Draft) -> Iterator[datetime | None]:
     yield from (deadline for _, deadline in coming_up(draft))
     for machine in draft.machines:
         yield shown_deadline(draft, machine)
-        if not machine.in_flight:
-            yield from _machine_moments(draft, machine)
+        yield from _machine_moments(draft, machine)
     state = draft.state
     if waits_for_nodes(draft):
         yield state.nodes_retry_at
@@ -193,7 +193,10 @@ def _moments(draft: Draft) -> Iterator[datetime | None]:
 
 
 def _machine_moments(draft: Draft, machine: Machine) -> Iterator[datetime | None]:
-    yield machine.next_check_at
+    if may_look(draft, machine):
+        yield machine.next_check_at
+    if machine.in_flight:
+        return
     if is_resting(draft, machine):
         yield machine.retry_at
     if machine.terminate_told_at is not None and machine.phase is not MachinePhase.GONE:

@@ -70,7 +70,7 @@ def absorb_looked(draft: Draft, fact: LaunchLooked) -> None:
     if found:
         name_machine(draft, machine, found[0])
         return
-    machine = see_absent(draft, machine, fact.as_of)
+    machine = see_absent(draft, machine, fact.as_of, by_id=False)
     if machine.phase is MachinePhase.GONE:
         # The call never made a machine: nothing to show, nothing to bill.
         draft.drop_machine(fact.token)

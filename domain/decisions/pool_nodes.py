@@ -20,16 +20,36 @@ def absorb_nodes(draft: Draft, fact: NodesSeen) -> None:
     by_instance = {m.instance_id: m.token for m in draft.live() if m.instance_id}
     seen: set[str] = set()
     strays: list[NodeFact] = []
+    others: list[tuple[str, NodeFact]] = []
     for node in fact.nodes:
         token = by_instance.get(instance_id_of(node.provider_id))
         if token is None:
             strays.append(node)
+        elif _is_second(draft, draft.state_of(token), node):
+            others.append((token, node))
         else:
             seen.add(token)
             _node(draft, token, node, fact.as_of)
     _keep_strays(draft, strays, fact)
     if fact.complete:
         _absent_nodes(draft, seen, fact.as_of)
+    for token, node in others:
+        if not draft.state_of(token).node_name:
+            _node(draft, token, node, fact.as_of)
+
+
+def _is_second(draft: Draft, machine: Machine, node: NodeFact) -> bool:
+    """Whether a Node is not the machine's own: another one has joined for it, and this one is no better.
+
+    A kubelet that comes back under a new host name leaves the old Node behind; the one with all GPUs counts.
+    """
+    if draft.state.rules < 1 or machine.phase not in _JOINED_PHASES or machine.node_name == node.name:
+        return False
+    return machine.phase is MachinePhase.READY or not _is_complete(machine, node)
+
+
+def _is_complete(machine: Machine, node: NodeFact) -> bool:
+    return node.exists and node.ready and node.gpus_allocatable >= machine.offer.instance_type.gpu_count
 
 
 def _keep_strays(draft: Draft, nodes: list[NodeFact], fact: NodesSeen) -> None:
@@ -89,7 +109,7 @@ def _node(draft: Draft, token: str, node: NodeFact, as_of: datetime | None) -> N
             _node_lost(draft, machine)
         return
     machine = _join(draft, machine, node)
-    complete = node.ready and node.gpus_allocatable >= machine.offer.instance_type.gpu_count
+    complete = _is_complete(machine, node)
     if complete and machine.phase is MachinePhase.JOINED:
         _become_ready(draft, machine)
     elif not complete and is_news and machine.phase is MachinePhase.READY:

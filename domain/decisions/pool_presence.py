@@ -139,8 +139,11 @@ def _gone_without_us(draft: Draft, machine: Machine, reason: str) -> Machine:
     return _leave_by_cloud(draft, machine, LeaveReason.LOST, reason)
 
 
-def see_absent(draft: Draft, machine: Machine, as_of: datetime) -> Machine:
+def see_absent(draft: Draft, machine: Machine, as_of: datetime, *, by_id: bool) -> Machine:
     """One reading without the machine; two that are apart confirm, a newborn's do not count yet.
+
+    The second one asks for its id, unless it is about to end anyway: a machine that has lost its tags, or
+    whose tags a cloud's index does not show yet, is missing in each list and runs all the same.
 
     When the next look is due is told from the distance of the readings themselves: clouds are read by other
     clocks than the pool's own.
@@ -156,9 +159,14 @@ def see_absent(draft: Draft, machine: Machine, as_of: datetime) -> Machine:
         machine = draft.set_machine(machine.token, absent_at=as_of, looked_at=draft.now)
         return _look_by(draft, machine, draft.now + apart)
     waited = as_of - machine.absent_at
-    if waited >= apart:
+    if waited >= apart and (by_id or _may_go_unasked(draft, machine)):
         return _confirm_gone(draft, machine, as_of)
     return _look_by(draft, machine, draft.now + apart - max(waited, timedelta(0)))
+
+
+def _may_go_unasked(draft: Draft, machine: Machine) -> bool:
+    doomed = machine.terminate_told_at is not None or machine.notice_at is not None
+    return doomed or not machine.instance_id or draft.state.rules < 1
 
 
 def _look_by(draft: Draft, machine: Machine, moment: datetime) -> Machine:

@@ -7,7 +7,7 @@ from domain.contracts.catalogue import instance_type as catalogued_type
 from domain.contracts.errors import KEYS_REFUSED
 from domain.contracts.facts import RegionHealth, RegionObservation, RegionState
 from domain.contracts.instances import Instance, InstanceState
-from domain.contracts.names import TAG_SLOT
+from domain.contracts.names import TAG_POOL, TAG_SLOT
 from domain.contracts.offers import InstanceType, Interconnect, Offer, RegionKey, Stock
 from domain.contracts.outcomes import Described, DescribeFailed, RegionReadFailed
 from domain.contracts.pool_state import Machine, MachinePhase, RegionView
@@ -44,7 +44,7 @@ def absorb_observation(draft: Draft, fact: RegionObservation) -> None:
             continue
         instance = present.get(machine.instance_id)
         if instance is None:
-            see_absent(draft, machine, fact.as_of)
+            see_absent(draft, machine, fact.as_of, by_id=False)
         else:
             see_present(draft, machine, instance, fact.as_of)
     for instance in fact.instances:
@@ -169,9 +169,23 @@ def absorb_described(draft: Draft, fact: Described) -> None:
         machine = draft.set_machine(machine.token, rechecks=machine.rechecks + 1)
         instance = present.get(instance_id)
         if instance is None:
-            see_absent(draft, machine, fact.as_of)
+            see_absent(draft, machine, fact.as_of, by_id=True)
         else:
+            _say_untagged(draft, machine, instance)
             _look_again(draft, see_present(draft, machine, instance, fact.as_of))
+
+
+def _say_untagged(draft: Draft, machine: Machine, instance: Instance) -> None:
+    """A machine that is found by its id alone has lost its tags: nobody but this pool knows of it."""
+    if machine.absent_at is None or TAG_POOL in instance.tags or draft.state.rules < 1:
+        return
+    draft.announce(
+        EventReason.INSTANCE_UNTAGGED,
+        f"{instance.id} in {instance.zone} has lost its tags: no sweep finds it once this pool is gone,"
+        " so tag it again or end it with terminate_instance",
+        machine.token,
+        warning=True,
+    )
 
 
 def _looked_at(draft: Draft, region: RegionKey, instance_id: str) -> Machine | None:

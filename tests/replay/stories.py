@@ -135,6 +135,7 @@ STORIES: dict[str, Story] = {
     "renewed_by_weight": renewed_by_weight,
     "drain_forced": drain_forced,
     "told_nothing_new": told_nothing_new,
+    "taken_back_by_rules_1": taken_back,
 }
 
 

@@ -244,7 +244,7 @@ def test_drain_that_ends_after_its_machine_was_lost_does_not_disturb_the_removal
     world.learn(RegionObservation(region=GUANGZHOU, as_of=at(world.t)))
     world.t += 6
     world.learn(RegionObservation(region=GUANGZHOU, as_of=at(world.t)))
-    assert of(world, machine.id).in_flight == "delete-node"
+    world.run_until(lambda: of(world, machine.id).in_flight == "delete-node", 30)
     world.learn(Drained(token=of(world, machine.id).token, result=DrainResult(done=True)))
     assert of(world, machine.id).in_flight == "delete-node"
     world.faults = Faults()
