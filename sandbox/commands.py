@@ -135,7 +135,7 @@ def _down(options: argparse.Namespace) -> int:
         _say(f"no sandbox was ever started in {folder.path}")
         return DONE
     stack.down()
-    _say(f"everything is ended; logs are in {folder.path}")
+    _say(f"everything is ended; logs are in {', '.join(str(path) for path in folder.log_folders())}")
     return DONE
 
 
@@ -145,7 +145,10 @@ def _status(options: argparse.Namespace) -> int:
     parts = [] if stack is None else stack.status()
     for part in parts:
         _say(f"{part.name:<12} {'answers' if part.answers else 'does not answer':<16} {part.where}")
-    if not any(part.answers for part in parts):
+    answering = {part.name for part in parts if part.answers}
+    if stack is not None and answering >= {"kubernetes", "temporal", "world"}:
+        _say_addresses(stack)
+    if not answering:
         _say(f"no sandbox runs in {folder.path}; start one with: spotgpu sandbox up")
     return DONE if parts and all(part.answers for part in parts) else FAILED
 
@@ -228,15 +231,19 @@ def _introduce(stack: Stack) -> None:
     """Say where everything is and what to try."""
     kubectl = f"KUBECONFIG={stack.cluster.kubeconfig} {_kubectl(stack)}"
     _say_shortened()
+    _say_addresses(stack)
+    _say("Try next:")
+    _say(f"  {kubectl} apply -f {DEMO_POOL}")
+    _say(f"  {kubectl} get gsp -w")
+    _say(f"  {find_program()} workflow list --address {stack.temporal.address}")
+
+
+def _say_addresses(stack: Stack) -> None:
     _say(f"Temporal UI  {stack.temporal.ui_url}")
     _say(f"Temporal     {stack.temporal.address}")
     _say(f"KUBECONFIG   {stack.cluster.kubeconfig}")
     for name in ("worker", "bridge"):
         _say(f"metrics      {stack.operator.metrics_url(name)} ({name})")
-    _say("Try next:")
-    _say(f"  {kubectl} apply -f {DEMO_POOL}")
-    _say(f"  {kubectl} get gsp -w")
-    _say(f"  {find_program()} workflow list --address {stack.temporal.address}")
 
 
 def _kubectl(stack: Stack) -> str:
@@ -252,7 +259,7 @@ def _say_shortened() -> None:
 
 def _forget(folder: StackFolder) -> None:
     """Begin anew: the clouds of an earlier run are gone, so its cluster and workflows would miss them."""
-    for path in (folder.control_plane, folder.temporal, folder.path / "logs"):
+    for path in (folder.control_plane, folder.temporal, folder.logs):
         shutil.rmtree(path, ignore_errors=True)
 
 

@@ -50,6 +50,11 @@ class StackFolder:
         return self.path / "world.json"
 
     @property
+    def logs(self) -> Path:
+        """Logs of world, worker and bridge; Temporal and the control plane have their own."""
+        return self.path / "logs"
+
+    @property
     def record(self) -> Path:
         """How the stack was started."""
         return self.path / "stack.json"
@@ -60,7 +65,12 @@ class StackFolder:
 
     def processes(self) -> ProcessTable:
         """World, worker and bridge."""
-        return ProcessTable(self.path / "pids", self.path / "logs")
+        return ProcessTable(self.path / "pids", self.logs)
+
+    def log_folders(self) -> list[Path]:
+        """Where the parts that were started write their logs."""
+        folders = (self.logs, self.temporal / "logs", self.control_plane / "logs")
+        return [folder for folder in folders if folder.exists()]
 
     def make(self) -> None:
         """Create the folders."""

@@ -180,8 +180,9 @@ class Stack:
             running = [part.name for part in self.status() if part.answers]
             if running:
                 raise StackError(
-                    f"a sandbox runs already in {self.folder.path} ({', '.join(running)}): see "
-                    "`spotgpu sandbox status`, end it with `spotgpu sandbox down`"
+                    f"a sandbox runs already in {self.folder.path} ({', '.join(running)}): its addresses are "
+                    f"shown by `spotgpu sandbox status --folder {self.folder.path}`, and "
+                    f"`spotgpu sandbox down --folder {self.folder.path}` ends it"
                 )
             self.folder.make()
             try:

@@ -63,14 +63,22 @@ def test_sandbox_comes_up_once_says_what_runs_and_goes(folder: Path) -> None:
     second = spotgpu("up", *where)
     assert second.returncode == 1
     assert "runs already" in second.stderr
+    assert f"spotgpu sandbox status --folder {folder}" in second.stderr
     status = spotgpu("status", *where)
     assert status.returncode == 0, status.stdout
-    parts = {line.split()[0] for line in status.stdout.splitlines()}
-    assert parts == {"kubernetes", "temporal", "world", "tencent", "aliyun", "worker", "bridge"}
+    *parts, temporal_ui, temporal, kubeconfig, worker, bridge = status.stdout.splitlines()
+    assert {line.split()[0] for line in parts} == {
+        "kubernetes", "temporal", "world", "tencent", "aliyun", "worker", "bridge",
+    }  # fmt: skip
+    assert "\n".join((temporal_ui, temporal, kubeconfig, worker, bridge)) in up.stdout
+    assert temporal_ui.startswith("Temporal UI")
+    assert kubeconfig.startswith("KUBECONFIG")
     stack = Stack.attach(StackFolder(folder), os.environ, print)
     assert stack is not None
     pids = [stack.operator.pid("worker"), stack.operator.pid("bridge"), stack.temporal.pid]
-    assert spotgpu("down", *where).returncode == 0
+    down = spotgpu("down", *where)
+    assert down.returncode == 0
+    assert f"logs are in {folder / 'logs'}, " in down.stdout
     assert not [pid for pid in pids if runs(pid)]
     assert spotgpu("status", *where).returncode == 1
     assert spotgpu("down", *where).returncode == 0
