@@ -5,6 +5,7 @@ import asyncio
 import importlib
 import sys
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +13,10 @@ from workers import processes
 from workers.errors import ConfigurationError
 
 _SANDBOX: Final = "sandbox"
+_SETTINGS: Final = (
+    "Settings are environment variables: TEMPORAL_ADDRESS and its like for Temporal, KUBECONFIG for "
+    "Kubernetes, SPOTGPU_* for the rest. docs/operations.md lists them."
+)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -40,11 +45,16 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="spotgpu", description="Pools of GPU spot instances, kept at their level."
     )
+    parser.add_argument("--version", action="version", version=f"spotgpu {version('spotgpu')}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    worker = commands.add_parser("worker", help="run workflows and activities until SIGTERM")
-    worker.set_defaults(command=_worker)
-    bridge = commands.add_parser("bridge", help="turn custom resources into workflow messages until SIGTERM")
-    bridge.set_defaults(command=_bridge)
+    for name, command, does in (
+        ("worker", _worker, "run workflows and activities until SIGTERM"),
+        ("bridge", _bridge, "turn custom resources into workflow messages until SIGTERM"),
+    ):
+        process = commands.add_parser(
+            name, help=does, description=f"{does[0].upper()}{does[1:]}.", epilog=_SETTINGS
+        )
+        process.set_defaults(command=command)
     crd = commands.add_parser("crd", help="the custom resource definitions of deploy/crds")
     actions = crd.add_subparsers(required=True, metavar="ACTION")
     write = actions.add_parser("write", aliases=["generate"], help="write them from the models")

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,20 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     text = capsys.readouterr().out
     for command in ("worker", "bridge", "crd", "search-attributes", "sandbox", "replay"):
         assert command in text
+
+
+@pytest.mark.parametrize("command", ["worker", "bridge"])
+def test_help_of_a_process_names_where_its_settings_are(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([command, "--help"]) == 0
+    text = capsys.readouterr().out
+    assert all(word in text for word in ("TEMPORAL_ADDRESS", "KUBECONFIG", "docs/operations.md"))
+
+
+def test_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == f"spotgpu {version('spotgpu')}\n"
 
 
 @pytest.mark.parametrize("arguments", [[], ["elephant"], ["crd"], ["crd", "burn"], ["replay"]])
