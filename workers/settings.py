@@ -245,15 +245,22 @@ def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
         name = PREFIX + "__".join(str(part) for part in first["loc"][:2]).upper()
         if first["loc"] and first["loc"][0] != "pool":
             name = PREFIX + str(first["loc"][0]).upper()
-        raise ConfigurationError(f"setting {name}: {first['msg'].removeprefix('Value error, ')}") from error
+        said = first["msg"].removeprefix("Value error, ")
+        given = first["input"]
+        # The validators of this file name the word themselves.
+        named = f", not {given!r}" if first["type"] != "value_error" and isinstance(given, str) else ""
+        raise ConfigurationError(f"setting {name}: {said}{named}") from error
 
 
 def _refuse_unknown(names: Iterable[str]) -> None:
-    known = {PREFIX + field.upper() for field in Settings.model_fields}
+    # The durations of pools are set one by one, never as SPOTGPU_POOL.
+    known = {PREFIX + field.upper() for field in Settings.model_fields if field != "pool"}
     known |= {f"{PREFIX}POOL__{field.upper()}" for field in PoolSettings.model_fields}
     for name in sorted(names):
         if not name.startswith(PREFIX) or name in known or _FOREIGN.search(name):
             continue
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        # Without the prefix: what all have in common makes none alike.
+        bare = [word.removeprefix(PREFIX) for word in known]
+        near = difflib.get_close_matches(name.removeprefix(PREFIX), bare, n=1)
+        hint = f"; did you mean {PREFIX}{near[0]}?" if near else ""
         raise ConfigurationError(f"setting {name} is not known{hint}")

@@ -89,7 +89,8 @@ def test_settings_reach_pools_syncs_and_sweeps(monkeypatch: pytest.MonkeyPatch) 
     ("name", "value", "said"),
     [
         ("SPOTGPU_REGIONS", "tencent", "'tencent' is not of the form provider:account:region"),
-        ("SPOTGPU_REGIONS", "no-cloud:a:b", f"should be {CLOUDS}"),
+        ("SPOTGPU_REGIONS", "no-cloud:a:b", f"should be {CLOUDS}, not 'no-cloud'"),
+        ("SPOTGPU_ENDPOINTS", "no-cloud=http://a", f"should be {CLOUDS}, not 'no-cloud'"),
         ("SPOTGPU_REGIONS", "aws:a:b,aws:a:b", "named twice: aws:a:b"),
         ("SPOTGPU_ENDPOINTS", "tencent=127.0.0.1:1", "is not of the form provider=http://host:port"),
         ("SPOTGPU_HEALTH_PORT", "70000", "less than or equal to 65535"),
@@ -99,6 +100,7 @@ def test_settings_reach_pools_syncs_and_sweeps(monkeypatch: pytest.MonkeyPatch) 
         ("SPOTGPU_POLING_INTERVAL_SECONDS", "2", "did you mean SPOTGPU_POLLING_INTERVAL_SECONDS?"),
         ("SPOTGPU_POOL__NEWBORN_SECOND", "2", "did you mean SPOTGPU_POOL__NEWBORN_SECONDS?"),
         ("SPOTGPU_ELEPHANT", "2", "setting SPOTGPU_ELEPHANT is not known"),
+        ("SPOTGPU_POOL", "{}", "setting SPOTGPU_POOL is not known"),
     ],
 )
 def test_settings_refuse_in_one_line_that_names_the_variable(
@@ -109,6 +111,12 @@ def test_settings_refuse_in_one_line_that_names_the_variable(
     assert name in str(refusal.value)
     assert said in str(refusal.value)
     assert "\n" not in str(refusal.value)
+
+
+def test_settings_propose_nothing_that_cannot_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigurationError) as refusal:
+        given(monkeypatch, SPOTGPU_FOO="1")
+    assert str(refusal.value) == "setting SPOTGPU_FOO is not known"
 
 
 @pytest.mark.parametrize(
