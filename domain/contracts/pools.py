@@ -99,12 +99,12 @@ class InterruptStrategy(ResourceModel):
     graceful_shutdown_seconds: Pause = 120
     """Seconds that workloads get to save and stop, at most; the cloud's own deadline comes first."""
     checkpoint_required: bool = True
-    """Whether to wait for the workload's word that its checkpoint is complete."""
+    """Not in effect yet: whether to wait for the workload's word that its checkpoint is complete."""
     rebuild_on_interrupt: bool = True
     """Whether a replacement is bought at once instead of after the cool-down."""
     risk_policy: RiskPolicy = RiskPolicy.PREWARM
-    """What a risk signal (a cloud's advice that a machine may soon be taken back) leads to: Prewarm buys a
-    replacement ahead, Ignore only records it."""
+    """Not in effect yet: what a risk signal (a cloud's advice that a machine may soon be taken back) leads
+    to: Prewarm buys a replacement ahead, Ignore only records it."""
 
 
 class ScaleStrategy(ResourceModel):
@@ -117,9 +117,9 @@ class ScaleStrategy(ResourceModel):
     cooldown_seconds: Pause = 300
     """Seconds between two scaling decisions in the same direction."""
     rebuild_batch_size: Step = 2
-    """Lost instances that are replaced per batch."""
+    """Not in effect yet: lost instances that are replaced per batch."""
     rebuild_batch_interval_seconds: Pause = 10
-    """Seconds between two batches of replacements."""
+    """Not in effect yet: seconds between two batches of replacements."""
 
 
 class Timeouts(ResourceModel):
@@ -137,7 +137,7 @@ class OnDemand(ResourceModel):
     """Whether on-demand machines may stand in when spot cannot be had."""
 
     fallback: bool = False
-    """Whether on-demand may be bought at all."""
+    """Not in effect yet: whether on-demand may be bought at all."""
     wait_for_spot_seconds: Pause = 300
     """Seconds that spot is tried before on-demand is bought."""
     max_instances: Instances | None = None
@@ -170,7 +170,7 @@ class PriceReplacement(ResourceModel):
     """When a machine is replaced by a cheaper one."""
 
     enabled: bool = True
-    """Whether machines are replaced for their price at all."""
+    """Not in effect yet: whether machines are replaced for their price at all."""
     over_price_minutes: Minutes = 10
     """Minutes that a machine is too dear before it is replaced."""
     min_saving_percent: Percent = 20
@@ -185,9 +185,9 @@ class Spread(ResourceModel):
     """How much of the pool may stand in one place."""
 
     max_share_per_zone_percent: Share = 100
-    """Share of the pool in one zone, at most, in percent."""
+    """Not in effect yet: share of the pool in one zone, at most, in percent."""
     max_share_per_type_percent: Share = 100
-    """Share of the pool of one instance type, at most, in percent."""
+    """Not in effect yet: share of the pool of one instance type, at most, in percent."""
 
 
 class PoolSpec(ResourceModel):
@@ -209,7 +209,7 @@ class PoolSpec(ResourceModel):
     strategy_ref: OptionalObjectName = ""
     """Name of a GPUSpotStrategy in the pool's namespace; unset means CostFirst with its defaults."""
     strategy_schedule: Annotated[tuple[StrategyWindow, ...], Field(max_length=32)] = ()
-    """Windows in which another strategy is in force; the first that matches wins."""
+    """Not in effect yet: windows in which another strategy is in force; the first that matches wins."""
     interrupt_strategy: InterruptStrategy = Field(default_factory=InterruptStrategy)
     """What happens when a cloud takes a machine back."""
     scale_strategy: ScaleStrategy = Field(default_factory=ScaleStrategy)
@@ -217,13 +217,13 @@ class PoolSpec(ResourceModel):
     timeouts: Timeouts = Field(default_factory=Timeouts)
     """When a machine that does not come up counts as a failed launch, is ended and ordered anew."""
     on_demand: OnDemand = Field(default_factory=OnDemand)
-    """Whether on-demand machines may stand in when spot cannot be had."""
+    """Not in effect yet: whether on-demand machines may stand in when spot cannot be had."""
     budget: Budget = Field(default_factory=Budget)
     """Limits of money for the pool."""
     price_replacement: PriceReplacement = Field(default_factory=PriceReplacement)
-    """When a machine is replaced by a cheaper one."""
+    """Not in effect yet: when a machine is replaced by a cheaper one."""
     spread: Spread = Field(default_factory=Spread)
-    """How much of the pool may stand in one place."""
+    """Not in effect yet: how much of the pool may stand in one place."""
     orphan_policy: OrphanPolicy | None = None
     """What the sweep does with a machine of this pool that no slot owns: Reclaim ends it, Report only tells.
     Unset means the operator's setting."""

@@ -53,12 +53,13 @@ class InterruptTolerance(ResourceModel):
     """What the workload bears."""
 
     max_interrupt_percent: Percent = 100
-    """Share of the workload's machines that may be disrupted at the same time, in percent; 0 forbids every
-    disruption that can be put off."""
+    """Not in effect yet: share of the workload's machines that may be disrupted at the same time, in percent;
+    0 forbids every disruption that can be put off."""
     checkpoint_enabled: bool = False
-    """Whether the workload can save its state."""
+    """Not in effect yet: whether the workload can save its state."""
     checkpoint_interval_seconds: Annotated[int, Field(ge=1, le=604_800)] | None = None
-    """Seconds between two checkpoints that the workload takes by itself; unset means unknown."""
+    """Not in effect yet: seconds between two checkpoints that the workload takes by itself; unset means
+    unknown."""
 
 
 class Checkpoint(ResourceModel):
@@ -82,9 +83,9 @@ class ProfileSpec(ResourceModel):
     gpu_requirement: GpuRequirement = Field(default_factory=GpuRequirement)
     """GPUs that the workload needs."""
     priority: Priority = Priority.MEDIUM
-    """How important the workload is: high, medium or low."""
+    """Not in effect yet: how important the workload is, high, medium or low."""
     interrupt_tolerance: InterruptTolerance = Field(default_factory=InterruptTolerance)
-    """What the workload bears."""
+    """Not in effect yet: what the workload bears."""
     pool_ref: ObjectName
     """Name of the GPUSpotPool in the same namespace that serves this workload."""
     pod_selector: Annotated[dict[LabelKey, LabelValue], Field(max_length=16)] = Field(
@@ -95,11 +96,11 @@ class ProfileSpec(ResourceModel):
         dict[ThroughputKey, Annotated[float, Field(gt=0, le=1_000_000)]],
         Field(max_length=64),
     ] = Field(default_factory=dict[str, float])
-    """Relative speed of the workload by GPU model, for example A100 1.0 and V100 0.4."""
+    """Not in effect yet: relative speed of the workload by GPU model, for example A100 1.0 and V100 0.4."""
     checkpoint: Checkpoint = Field(default_factory=Checkpoint)
-    """How to ask for a checkpoint."""
+    """Not in effect yet: how to ask for a checkpoint."""
     pre_pull_images: Annotated[
         tuple[Annotated[str, Field(min_length=1, max_length=512)], ...],
         Field(max_length=32),
     ] = ()
-    """Container images to pull when a node joins."""
+    """Not in effect yet: container images to pull when a node joins."""

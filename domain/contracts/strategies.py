@@ -34,7 +34,7 @@ class StableFirst(ResourceModel):
     prefer_long_uptime: bool = True
     """Whether offers that promise ``minStableMinutes`` lead."""
     avoid_high_interrupt_rate: bool = True
-    """Whether offers with recent interruptions go to the end."""
+    """Not in effect yet: whether offers with recent interruptions go to the end."""
     min_stable_minutes: Minutes = 60
     """Minutes without a reclaim that an offer should promise."""
 
@@ -45,7 +45,7 @@ class Balance(ResourceModel):
     cost_weight: Weight = 0.6
     """Weight of the price part, 0 to 1; the two weights are not both zero."""
     stability_weight: Weight = 0.4
-    """Weight of the stability part, 0 to 1."""
+    """Weight of the stability part, 0 to 1. Not in effect yet: all offers count as equally stable."""
 
     @model_validator(mode="after")
     def _check_weights(self) -> Self:
@@ -60,7 +60,8 @@ class StrategySpec(ResourceModel):
 
     mode: StrategyMode = StrategyMode.COST_FIRST
     """Rule that ranks the offers: CostFirst (cheapest), StableFirst (least interrupted), Balance (weighted)
-    or Adaptive (lowest expected cost of a useful GPU-hour, interruptions counted)."""
+    or Adaptive (lowest expected cost of a useful GPU-hour, interruptions counted). Not in effect yet:
+    Adaptive, which ranks as Balance."""
     cost_first: CostFirst = Field(default_factory=CostFirst)
     """Settings of mode CostFirst."""
     stable_first: StableFirst = Field(default_factory=StableFirst)
