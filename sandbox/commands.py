@@ -135,7 +135,7 @@ def _down(options: argparse.Namespace) -> int:
         _say(f"no sandbox was ever started in {folder.path}")
         return DONE
     stack.down()
-    _say(f"everything is ended; logs are in {', '.join(str(path) for path in folder.log_folders())}")
+    _say(f"everything is ended; logs are in {_logs(folder)}")
     return DONE
 
 
@@ -208,7 +208,7 @@ def _fresh_stack(options: argparse.Namespace, *, through_proxies: bool = False) 
         stack.up()
         yield stack
     except BaseException:
-        _complain(f"logs are kept in {path}")
+        _complain(f"logs are kept in {_logs(stack.folder)}")
         raise
     finally:
         stack.down()
@@ -244,6 +244,10 @@ def _say_addresses(stack: Stack) -> None:
     _say(f"KUBECONFIG   {stack.cluster.kubeconfig}")
     for name in ("worker", "bridge"):
         _say(f"metrics      {stack.operator.metrics_url(name)} ({name})")
+
+
+def _logs(folder: StackFolder) -> str:
+    return ", ".join(str(path) for path in folder.log_folders()) or str(folder.path)
 
 
 def _kubectl(stack: Stack) -> str:
