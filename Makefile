@@ -131,7 +131,7 @@ verify: $(STAMP) ## Fail when deploy/crds is not what the models say
 
 ##@ The product on this machine
 .PHONY: demo sandbox
-demo: control-plane ## A short true story, about a minute and a half: make demo SEED=7
+demo: control-plane ## A short true story, about a minute: make demo SEED=7
 	@$(unset_proxies) $(BIN)/spotgpu sandbox demo --seed $(SEED)
 
 sandbox: control-plane ## Start everything, print the addresses, keep it running

@@ -88,5 +88,15 @@ def test_readme_shows_every_intervention_with_its_fields(name: str) -> None:
     assert {field for field in fields if field not in lines[0]} == set()
 
 
+def test_readme_shows_the_workload_example_as_it_is() -> None:
+    _, _, example = text_of("docs/examples/training-pod.yaml").partition("\n")
+    assert f"```yaml\n{example}```" in text_of("README.md")
+
+
+def test_examples_are_all_described() -> None:
+    described = set(re.findall(r"`([a-z-]+\.yaml)`", text_of("docs/examples/README.md")))
+    assert described == {path.name for path in (ROOT / "docs" / "examples").glob("*.yaml")}
+
+
 def test_ci_can_be_run() -> None:
     assert os.access(ROOT / ".ci" / "run", os.X_OK)

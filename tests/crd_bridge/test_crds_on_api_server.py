@@ -60,6 +60,14 @@ def test_example_is_applied_verbatim(plane_with_crds: ControlPlane, namespace: s
     assert "unchanged" in plane_with_crds.kubectl("apply", "-n", namespace, "-f", path)
 
 
+def test_workload_example_is_applied_verbatim(plane_with_crds: ControlPlane, namespace: str) -> None:
+    path = str(EXAMPLES / "training-pod.yaml")
+    plane_with_crds.kubectl("apply", "-n", namespace, "-f", path)
+    assert "created" not in plane_with_crds.kubectl("apply", "-n", namespace, "-f", path)
+    shown = plane_with_crds.kubectl("get", "-n", namespace, "-f", path, "-o", "name").split()
+    assert shown == [f"gpuworkloadprofile.{GROUP}/training", "pod/training-0"]
+
+
 def _spec_of(written: dict[str, Any]) -> Any:
     metadata = {**written["metadata"], "uid": "0"}
     return PARSERS[written["kind"]]({**written, "metadata": metadata}).spec

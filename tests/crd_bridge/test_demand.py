@@ -1,18 +1,22 @@
 """Demand as Kubernetes counts it."""
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
+import yaml
 
 from activities.cluster.base import Object
 from crd_bridge.demand import assess_demand, gpus_of, trim_pod
 from crd_bridge.objects import parse_profile
 from crd_bridge.quantities import count_of
 from domain.contracts.facts import ProfileDemand
+from domain.contracts.names import LABEL_POOL, TAINT_SPOT
 from domain.contracts.resolved import ProfilePart
 from tests.crd_bridge.builders import a_container, a_pod, a_profile
 
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
 
 def part(name: str = "profile", **spec: object) -> ProfilePart:
@@ -29,6 +33,21 @@ def demand_of(*pods: Object, profiles: tuple[ProfilePart, ...] = ()) -> tuple[Pr
 def test_demand_sums_up_live_and_pending_pods() -> None:
     pods = [a_pod("a", gpus="8", phase="Running"), a_pod("b", gpus="2"), a_pod("c", gpus=None)]
     assert demand_of(*pods) == (ProfileDemand(profile="profile", pods=3, gpus=10, max_gpus_per_pod=8),)
+
+
+def test_demand_of_the_public_workload_is_its_gang_on_nodes_of_its_pool() -> None:
+    profile, pod = yaml.safe_load_all((EXAMPLES / "training-pod.yaml").read_text())
+    pool = yaml.safe_load((EXAMPLES / "demo-pool.yaml").read_text())
+    for each in (profile, pod):
+        each["metadata"] |= {"namespace": "train", "uid": "0f1e"}
+    read = parse_profile(profile)
+    bound = ProfilePart(origin=read.header.origin, spec=read.spec)
+    (asked,) = demand_of(pod, profiles=(bound,))
+    assert (asked.pods, asked.gpus) == (1, 1)
+    assert read.spec.gpu_requirement.min_count > pool["spec"]["minInstances"], "the level rises"
+    assert read.spec.pool_ref == pool["metadata"]["name"]
+    assert pod["spec"]["nodeSelector"] == {LABEL_POOL: pool["metadata"]["name"]}
+    assert [item["key"] for item in pod["spec"]["tolerations"]] == [TAINT_SPOT]
 
 
 def test_demand_has_an_entry_for_a_profile_without_pods() -> None:
