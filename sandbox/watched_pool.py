@@ -74,6 +74,12 @@ class WatchedPool:
         """
         return expect(f"{self.workflow_id} answers", self.seen, within_seconds=within_seconds)
 
+    def condition(self, kind: str) -> dict[str, Any]:
+        """A condition of the resource's status, empty when there is none."""
+        resource = self.observer.pool_resource(self.namespace, self.name) or {}
+        conditions: list[dict[str, Any]] = resource.get("status", {}).get("conditions", [])
+        return next((each for each in conditions if each["type"] == kind), dict[str, Any]())
+
     def bought(self) -> list[MachineView]:
         """Every machine that any cloud ever sold to this pool, by tag."""
         return self._machines(live=False)

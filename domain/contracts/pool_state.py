@@ -68,6 +68,8 @@ class Machine(Contract):
     ordered_at: AwareDatetime
     answered_at: AwareDatetime | None = None
     """When the create call (or the look for it) gave the id."""
+    launch_error: str = ""
+    """Why its create call gave no certain answer."""
     instance_id: str = ""
     provider_id: str = ""
     running_at: AwareDatetime | None = None
@@ -214,7 +216,7 @@ class InboxItem(Contract):
 
 RULES: Final = 1
 """Today's rules of the judgement. 1: an absence is confirmed by id; of a machine's two Nodes the ready one
-counts; forced Nodes are given up only after a try."""
+counts; forced Nodes are given up only after a try; a region that answers no purchase rests."""
 
 
 class PoolCarry(Contract):

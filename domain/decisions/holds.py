@@ -26,6 +26,9 @@ STRIKE_MEMORY: Final = timedelta(hours=1)
 MAX_STRIKES: Final = 30
 """Enough to reach any maximum; bounds the power of two."""
 
+MAX_SILENCE: Final = timedelta(minutes=5)
+"""Longest rest of a region whose purchases fail, as of one whose lists do."""
+
 JITTER_SHARE: Final = 0.1
 """Stock holds end up to this share early, so that pools that were refused together do not ask together."""
 
@@ -35,6 +38,7 @@ REASON_STOCK: Final = "InsufficientCapacity"
 REASON_NOT_OFFERED: Final = "NotOffered"
 REASON_QUOTA: Final = "QuotaExceeded"
 REASON_PRICE: Final = "PriceTooLow"
+REASON_UNANSWERED: Final = "Unanswered"
 
 
 def hold_after(
@@ -64,6 +68,29 @@ def hold_after(
     full = min(settings.stock_cooldown_seconds * 2 ** (strikes - 1), settings.stock_cooldown_max_seconds)
     seconds = full * (1 - JITTER_SHARE * _fraction(f"{offer.key} {strikes} {now.isoformat()}"))
     return _hold(offer_prefix(offer), seconds, strikes, REASON_STOCK, now)
+
+
+def with_silence(
+    holds: tuple[OfferHold, ...], offer: Offer, error: str, settings: PoolSettings, *, now: datetime
+) -> tuple[OfferHold, ...]:
+    """The holds after a purchase whose every attempt failed and that made nothing.
+
+    What fails is the cloud's call and not an offer, so the whole region rests, at first as long as an offer
+    without stock would, doubling with each strike up to five minutes: the next purchase is the probe.
+    """
+    prefix = region_prefix(offer)
+    previous = next((h for h in holds if h.prefix == prefix and h.reason.startswith(REASON_UNANSWERED)), None)
+    strikes = 1 if previous is None else min(previous.strikes + 1, MAX_STRIKES)
+    most = min(settings.stock_cooldown_max_seconds, MAX_SILENCE.total_seconds())
+    seconds = min(settings.stock_cooldown_seconds * 2 ** (strikes - 1), most)
+    hold = _hold(prefix, seconds, strikes, f"{REASON_UNANSWERED}: {error}"[:_REASON_CHARS], now)
+    return (*(h for h in expire(holds, now) if h.prefix != prefix), hold)
+
+
+def without_silence(holds: tuple[OfferHold, ...], offer: Offer) -> tuple[OfferHold, ...]:
+    """The holds after a purchase in a region was answered: its silence is forgotten."""
+    prefix = region_prefix(offer)
+    return tuple(h for h in holds if h.prefix != prefix or not h.reason.startswith(REASON_UNANSWERED))
 
 
 def with_refusal(
@@ -114,6 +141,11 @@ def offer_prefix(offer: Offer) -> str:
     return _literal(offer.key)
 
 
+def region_prefix(offer: Offer) -> str:
+    """Prefix that holds the offer's region."""
+    return f"{_literal(offer.provider)}/{_literal(offer.region)}"
+
+
 def zone_prefix(provider: str, zone: str, region: str = "") -> str:
     """Prefix that holds a zone; zone names are unique in a provider, so the region may be left out."""
     return f"{_literal(provider)}/{_literal(region) or '*'}/{_literal(zone)}"
@@ -125,8 +157,8 @@ def family_prefix(offer: Offer) -> str:
     The family is what stands before the first separator: ``GT4`` of ``GT4.4XLARGE96``, ``ecs.gn7`` of
     ``ecs.gn7-c12g1.3xlarge`` (and not ``ecs.gn7e``), ``p4d`` of ``p4d.24xlarge``.
     """
-    head = "/".join(_literal(part) for part in (offer.provider, offer.region))
-    return f"{head}/*/{_family_pattern(offer.instance_type.name)}/{_literal(offer.capacity_type)}"
+    family, capacity = _family_pattern(offer.instance_type.name), _literal(offer.capacity_type)
+    return f"{region_prefix(offer)}/*/{family}/{capacity}"
 
 
 def _family_pattern(type_name: str) -> str:

@@ -8,7 +8,7 @@ from domain.contracts.facts import RegionHealth
 from domain.contracts.offers import ProviderName
 from domain.contracts.pool_state import LeaveReason, Machine, MachinePhase, RegionView
 from domain.contracts.status import Condition, ConditionType
-from domain.decisions.holds import REASON_QUOTA
+from domain.decisions.holds import REASON_QUOTA, REASON_UNANSWERED
 from domain.decisions.pool_costs import hourly_cost, month_cost
 from domain.decisions.pool_deletion import waits_for
 from domain.decisions.pool_draft import Draft
@@ -192,7 +192,12 @@ def _unwell(draft: Draft) -> list[tuple[str, str]]:
         for hold in rejected_holds(draft)
         if not hold.reason.startswith(f"{ErrorCode.INVALID_REQUEST}:") and hold.until > draft.now
     ]
-    return sorted(regions + holds, key=lambda problem: problem[0] != _KEYS_REJECTED)
+    silent = [
+        ("PurchasesFail", f"{hold.prefix.replace('/', ' ')}: purchases fail, {hold.reason}")
+        for hold in draft.state.holds
+        if hold.reason.startswith(REASON_UNANSWERED) and hold.until > draft.now
+    ]
+    return sorted(regions + holds + silent, key=lambda problem: problem[0] != _KEYS_REJECTED)
 
 
 def _cause(view: RegionView) -> str:

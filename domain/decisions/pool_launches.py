@@ -7,7 +7,12 @@ from domain.contracts.pool_state import Machine, MachinePhase
 from domain.decisions.pool_draft import Draft, seconds
 from domain.decisions.pool_nodes import meet_strays
 from domain.decisions.pool_presence import see_absent, see_present
-from domain.decisions.pool_refusals import absorb_refusal, absorb_rejection, absorb_success
+from domain.decisions.pool_refusals import (
+    absorb_refusal,
+    absorb_rejection,
+    absorb_success,
+    hold_silent_region,
+)
 
 
 def absorb_answered(draft: Draft, fact: LaunchAnswered) -> None:
@@ -50,6 +55,7 @@ def absorb_unanswered(draft: Draft, fact: LaunchUnanswered) -> None:
         answered_at=draft.now,
         next_check_at=draft.now,
         in_flight="",
+        launch_error=fact.error,
     )
     draft.announce(
         EventReason.LAUNCH_UNRESOLVED,
@@ -70,8 +76,11 @@ def absorb_looked(draft: Draft, fact: LaunchLooked) -> None:
     if found:
         name_machine(draft, machine, found[0])
         return
+    is_wanted = machine.leave is None
     machine = see_absent(draft, machine, fact.as_of, by_id=False)
     if machine.phase is MachinePhase.GONE:
+        if is_wanted and draft.state.rules >= 1:
+            hold_silent_region(draft, machine, machine.launch_error)
         # The call never made a machine: nothing to show, nothing to bill.
         draft.drop_machine(fact.token)
         return

@@ -7,7 +7,7 @@ from domain.contracts.errors import KEYS_REFUSED, ErrorCode
 from domain.contracts.instances import Refusal, Rejected
 from domain.contracts.offers import RegionKey
 from domain.contracts.pool_state import Machine, OfferHold
-from domain.decisions.holds import active_hold, with_refusal
+from domain.decisions.holds import active_hold, with_refusal, with_silence, without_silence
 from domain.decisions.launch_requests import subnets_of
 from domain.decisions.pool_draft import Draft
 from domain.decisions.pool_purchases import SAME_ZONE
@@ -27,6 +27,7 @@ def absorb_success(draft: Draft, machine: Machine, instance_id: str) -> None:
     if slot is not None and slot.token == machine.token and slot.excluded:
         draft.set_slot(slot.id, excluded=())
     draft.update(failed_rounds=0, round_failure="", next_round_at=None)
+    draft.update(holds=without_silence(draft.state.holds, machine.offer))
     draft.announce(
         EventReason.INSTANCE_CREATED,
         f"{machine.offer.provider} made {instance_id} in {machine.offer.zone}"
@@ -94,6 +95,19 @@ def hold_failed_offer(draft: Draft, machine: Machine) -> None:
         code=ErrorCode.INSUFFICIENT_CAPACITY, vendor_code=machine.leave_detail or "LaunchFailed"
     )
     draft.update(holds=with_refusal(draft.state.holds, refusal, machine.offer, draft.settings, now=draft.now))
+
+
+def hold_silent_region(draft: Draft, machine: Machine, error: str) -> None:
+    """Every attempt of a purchase failed and none made a machine: the next is tried in another region."""
+    offer = machine.offer
+    draft.update(holds=with_silence(draft.state.holds, offer, error, draft.settings, now=draft.now))
+    held = active_hold(offer, draft.state.holds, draft.now)
+    until = f", held until {held.until:%H:%M:%S}Z" if held else ""
+    draft.announce(
+        EventReason.LAUNCH_REFUSED,
+        f"{offer.provider} {offer.region} made no machine and gave no answer{until}: {error}",
+        machine.token,
+    )
 
 
 def _forget(draft: Draft, machine: Machine) -> None:

@@ -21,6 +21,7 @@ ORDER = (
     "test_commands.py",
     "test_variants.py",
     "test_chaos_of_pairs.py",
+    "test_failing_purchases.py",
     "test_nodes.py",
 )
 """So that three processes, each with files of its own, end at about the same time.

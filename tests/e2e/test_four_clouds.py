@@ -137,15 +137,9 @@ def is_slowed(stack: Stack) -> bool | None:
     return lowest < min(budgets(THROTTLING).values()) or None
 
 
-def condition(pool: WatchedPool, kind: str) -> dict[str, Any]:
-    resource = pool.observer.pool_resource(pool.namespace, pool.name) or {}
-    conditions: list[dict[str, Any]] = resource.get("status", {}).get("conditions", [])
-    return next((each for each in conditions if each["type"] == kind), dict[str, Any]())
-
-
 def unavailable(pool: WatchedPool, status: str) -> bool | None:
     """True when the pool's condition ``ProviderUnavailable`` has this status."""
-    return condition(pool, "ProviderUnavailable").get("status", "False") == status or None
+    return pool.condition("ProviderUnavailable").get("status", "False") == status or None
 
 
 def told(pool: WatchedPool, reason: str) -> list[str]:
@@ -254,7 +248,7 @@ def mend_keys(stack: Stack) -> None:
 
 def rejected(pool: WatchedPool) -> str | None:
     """The message, once each account's Secret is named as rejected."""
-    found = condition(pool, "ProviderUnavailable")
+    found = pool.condition("ProviderUnavailable")
     text = str(found.get("message", ""))
     named = all(account_of(cloud) in text for cloud in pool.stack.world.clouds)
     held = (found.get("status"), found.get("reason")) == ("True", "CredentialsRejected")

@@ -317,6 +317,26 @@ def test_pool_without_ground_says_which_node_class_lacks_what_where(
     assert said in message
 
 
+def test_pool_goes_elsewhere_when_every_purchase_of_a_region_fails_while_its_lists_work() -> None:
+    world = a_world(lambda request: "unmade" if request.offer.provider.value == "tencent" else "")
+    asked = tried(world)
+    world.run_until(lambda: len(world.living) == 1, 600)
+    assert [line.split()[0] for line in asked] == ["ap-guangzhou-3", "ap-shanghai-5", "cn-beijing-h"]
+    assert world.condition("ProviderUnavailable") == ("True", "PurchasesFail")
+    assert "tencent ap-guangzhou: purchases fail, Unanswered: " in world.message("ProviderUnavailable")
+    world.run(600)
+    assert world.condition("ProviderUnavailable")[0] == "False", "a rest has an end"
+
+
+def test_region_that_answers_no_purchase_rests_longer_each_time_until_it_answers() -> None:
+    world = a_world(lambda request: "unmade", **in_one_region())
+    world.run(3600)
+    assert 5 < len(world.clouds.creates) < 15
+    world.effects.plan = None
+    world.run_until(lambda: world.ready == 1, 7200)
+    assert not any(hold.reason.startswith("Unanswered") for hold in world.state.holds)
+
+
 # The ceiling and budgets --------------------------------------------------------------------------------
 
 
