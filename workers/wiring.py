@@ -37,9 +37,11 @@ from workflows.runtime import WORKFLOW_RUNNER
 WORKFLOWS: Final[Sequence[type]] = (GPUSpotPool, RegionSync, OrphanSweep)
 """Every workflow of the product; worker and replay register the same."""
 
-_WORKFLOW_POLLERS: Final = PollerBehaviorSimpleMaximum(20)
-# One interpreter runs one task at a time; more threads would only hold more memory.
-_WORKFLOW_TASKS: Final = 40
+# One interpreter runs one task at a time. Of many that are begun at once, as when a dead worker's pools are
+# taken up, each would wait for all others, beyond the time that a task has, and be begun anew; what waits at
+# the server has no such limit.
+_WORKFLOW_TASKS: Final = 6
+_WORKFLOW_POLLERS: Final = PollerBehaviorSimpleMaximum(_WORKFLOW_TASKS)
 _QUIET_POLLERS: Final = PollerBehaviorSimpleMaximum(2)
 # More than the four partitions of a queue, each of which has its share of the rate: two pollers reach 60 % of
 # the rate, five reach 92 % (measured).

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.activities.providers.cloud_case import found_cases
-from tests.bench import bulk, overhead, quiet, region_calls
+from tests.bench import bulk, overhead, quiet, region_calls, takeover
 from tests.bench.bulk import BulkPlan
 from tests.bench.machine import describe_machine
 from tests.bench.report import Report, write
@@ -34,6 +34,9 @@ def main(arguments: Sequence[str]) -> int:
     if "quiet" in options.only:
         tell("history of quiet pools")
         report.quiet = quiet.measure(options.quiet_seconds, folder / "quiet")
+    if "takeover" in options.only:
+        tell("pools of a dead worker")
+        report.takeover = takeover.measure(folder / "takeover")
     if "clouds" in options.only:
         tell("calls of quiet regions, and what a call costs")
         for case in found_cases():
@@ -52,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
-    names = ("quiet", "clouds", *PLANS)
+    names = ("quiet", "takeover", "clouds", *PLANS)
     parser.add_argument("--only", nargs="+", choices=names, default=names, help="which measurements to take")
     parser.add_argument("--quiet-seconds", type=float, default=180, help="window without events")
     parser.add_argument("--folder", type=Path, help="where stacks, logs and results go; must not exist")

@@ -8,7 +8,7 @@ an hour is worked out from the two counts.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -89,13 +89,18 @@ def measure(window_seconds: float, folder: Path) -> QuietResult:
         rig.lift_stock()
         for number in range(POOLS):
             rig.apply_pool(f"quiet-{number}", minInstances=1, maxInstances=3)
-        wait_until("ten pools ready", lambda: _all_ready(rig), SETTLE_SECONDS)
+        all_ready(rig, [f"quiet-{number}" for number in range(POOLS)], SETTLE_SECONDS)
         time.sleep(max(0.0, SETTLE_SECONDS - 10 - (time.monotonic() - began)))
         return asyncio.run(_count(rig, window_seconds - 5))
 
 
-def _all_ready(rig: Rig) -> bool:
-    return all(rig.status(f"quiet-{number}").get("readyInstances") == 1 for number in range(POOLS))
+def all_ready(rig: Rig, names: Sequence[str], timeout_seconds: float) -> None:
+    """Wait until each pool has its one machine."""
+
+    def are_ready() -> bool:
+        return all(rig.status(name).get("readyInstances") == 1 for name in names)
+
+    wait_until(f"{len(names)} pools ready", are_ready, timeout_seconds)
 
 
 async def _count(rig: Rig, window_seconds: float) -> QuietResult:

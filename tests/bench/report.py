@@ -13,6 +13,7 @@ from tests.bench.overhead import ROUNDS, Overhead
 from tests.bench.quiet import QuietResult
 from tests.bench.region_calls import RegionCalls
 from tests.bench.simulated import MACHINES
+from tests.bench.takeover import TakeoverResult
 from workflows.messages import POOL_WORKFLOW, REGION_SYNC_WORKFLOW
 
 ORIENTATION = (
@@ -30,6 +31,7 @@ class Report:
     machine: Mapping[str, str]
     at: datetime
     quiet: QuietResult | None = None
+    takeover: TakeoverResult | None = None
     bulk: list[BulkResult] = field(default_factory=list[BulkResult])
     regions: list[RegionCalls] = field(default_factory=list[RegionCalls])
     overheads: list[Overhead] = field(default_factory=list[Overhead])
@@ -39,6 +41,8 @@ class Report:
         parts = [f"# Measured {self.at:%Y-%m-%d}", _items(f"{k}: {v}" for k, v in self.machine.items())]
         if self.quiet is not None:
             parts += _quiet(self.quiet)
+        if self.takeover is not None:
+            parts += ["## Pools of a dead worker", _takeover(self.takeover)]
         if self.regions:
             parts += [f"## Calls of a quiet region with {MACHINES} machines", _region_table(self.regions)]
             parts += [_items(_region_parts(result)) for result in self.regions]
@@ -64,6 +68,16 @@ def _quiet(result: QuietResult) -> list[str]:
         " scheduled sweeps apart."
     )
     return ["## History of a quiet pool", headline, _items(_quiet_parts(result))]
+
+
+def _takeover(result: TakeoverResult) -> str:
+    first, last = result.answered_seconds[0], result.answered_seconds[-1]
+    return (
+        f"{result.pools} pools with histories of {result.events:.0f} events (median): a new worker had an"
+        f" order carried out by the first after {first:.1f} s, by half of them after"
+        f" {result.median_seconds:.1f} s, by the last after {last:.1f} s; {result.timed_out} workflow tasks"
+        " timed out."
+    )
 
 
 def _quiet_parts(result: QuietResult) -> Iterator[str]:
