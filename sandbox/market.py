@@ -39,6 +39,9 @@ _GPU_HOUR: Final[Mapping[tuple[str, int], str]] = {
     ("H200", 141): "15.00",
     ("B200", 179): "24.00",
     ("RTX-PRO-6000", 96): "6.50",
+    ("H20", 96): "7.50",
+    ("PNV5b", 48): "3.50",
+    ("PNV6", 96): "9.00",
 }
 _PRICE_STEP: Final = timedelta(minutes=10)
 """Prices and stock change at these steps, so that two reads within one step agree."""

@@ -2,7 +2,8 @@
 
 Source: the vendors' GPU pages as collected in July 2026. Memory of one GPU is what it is sold as: where
 an API reports less (AWS says 22.4 GiB for an A10G of 24 GB) the sold size stands here, so that ``A10G-24G``
-means the same everywhere. Types with a fraction of a GPU and GPUs that nobody names are left out.
+means the same everywhere. A GPU that its vendor does not name has the name that others give it (H20), or
+that of its family (PNV6). Types with a fraction of a GPU are left out: no pool can ask for one.
 """
 
 import re
@@ -28,6 +29,8 @@ GN8.14XLARGE448      P40   8  24   56  448  pcie
 PNV4.7XLARGE116      A10   1  24   28  116  -
 PNV4.28XLARGE466     A10   4  24  112  466  pcie
 PNV4.56XLARGE932     A10   8  24  224  932  pcie
+PNV5b.64XLARGE768    PNV5b 8  48  256  768  pcie
+PNV6.32XLARGE1280    PNV6  8  96  128 1280  pcie
 GN10Xp.2XLARGE40     V100  1  32   10   40  -
 GN10Xp.10XLARGE160   V100  4  32   40  160  nvlink
 GN10Xp.20XLARGE320   V100  8  32   80  320  nvlink
@@ -56,6 +59,8 @@ ecs.ebmgn7.26xlarge        A100  8  40  104   768  nvswitch
 ecs.ebmgn7e.32xlarge       A100  8  80  128  1024  nvswitch
 ecs.gn8is.2xlarge          L20   1  48    8    64  -
 ecs.gn8is-8x.32xlarge      L20   8  48  128  1024  pcie
+ecs.gn8v.4xlarge           H20   1  96   16    96  -
+ecs.gn8v-8x.48xlarge       H20   8  96  192  1024  nvlink
 """
 
 _HUAWEI: Final = """

@@ -143,6 +143,8 @@ class Cloud(ABC):
     provider: ClassVar[ProviderName]
     id_prefix: ClassVar[str]
     """Start of the vendor's instance ids."""
+    refusal_status: ClassVar[int] = 400
+    """HTTP status of an error that is switched on without one."""
     rates_per_second: ClassVar[Mapping[str, int]] = {}
     """The vendor's limits by action."""
     default_rate_per_second: ClassVar[int] = 20

@@ -17,6 +17,8 @@ class FaultKind(StrEnum):
     """Answer that the caller asks too often."""
     FAIL = "fail"
     """Answer HTTP 500; nothing is carried out."""
+    ERROR = "error"
+    """Refuse with the vendor's ``code``, ``message`` and HTTP ``status``; nothing is carried out."""
     GARBLE = "garble"
     """Carry out, then answer HTTP 200 with a page that is not JSON."""
     EMPTY = "empty"
@@ -64,6 +66,10 @@ class Fault(BaseModel):
     every: PositiveInt = 1
     seconds: NonNegativeFloat = 0.0
     """Length of a delay."""
+    code: str = "SimulatedError"
+    message: str = "a fault was switched on"
+    status: PositiveInt | None = None
+    """None: as the vendor refuses usually."""
 
 
 class FaultReport(BaseModel):

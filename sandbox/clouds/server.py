@@ -122,6 +122,9 @@ class CloudServer:
             await asyncio.sleep(delay.seconds)
         if faults.strike(call.target, FaultKind.FAIL):
             raise self.cloud.failed()
+        told = faults.strike(call.target, FaultKind.ERROR)
+        if told is not None:
+            raise VendorError(told.code, told.message, status=told.status or self.cloud.refusal_status)
         scope = (call.access_key_id, call.region)
         admitted = self.cloud.rates.admit(call.action, scope, self.cloud.clock().timestamp())
         if faults.strike(call.target, FaultKind.THROTTLE) or not admitted:

@@ -89,6 +89,7 @@ class TencentCloud(Cloud):
 
     provider: ClassVar[ProviderName] = ProviderName.TENCENT
     id_prefix: ClassVar[str] = "ins-"
+    refusal_status: ClassVar[int] = 200
     rates_per_second: ClassVar[Mapping[str, int]] = {
         "RunInstances": 10,
         "TerminateInstances": 10,

@@ -270,6 +270,17 @@ def test_launch_outcome_is_unknown_when_only_the_cloud_knows_that_it_did_nothing
     assert account.provider.list_tagged({TAG_LAUNCH: account.case.request().token}) == []
 
 
+def test_code_that_no_table_lists_is_raised_as_unknown_with_the_vendors_word(account: Account) -> None:
+    account.control.set_fault(Fault(kind=FaultKind.ERROR, code="Made.Up", message="never seen before"))
+    for call in (
+        lambda: account.provider.launch(account.case.request(), BOOT),
+        lambda: account.provider.list_tagged({TAG_POOL: "pool-1"}),
+    ):
+        fault = fails_with(ErrorCode.UNKNOWN, call)
+        assert (fault.vendor_code, "never seen before" in str(fault)) == ("Made.Up", True)
+    assert account.control.machines() == []
+
+
 def test_launch_is_certainly_not_carried_out_when_nobody_listens(case: CloudCase) -> None:
     with served(case.simulator(case.settings())) as base_url:
         address = urlsplit(base_url).netloc
