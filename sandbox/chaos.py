@@ -6,7 +6,7 @@ import itertools
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -128,15 +128,24 @@ _HEADER = _ROW.format(
 )
 
 
+# Machines are made and join for some seconds after an order. They are ended within one, a pool's even sooner.
+_LATEST_KILL = {Stage.SCALE_UP: 2.5, Stage.SCALE_DOWN: 0.8, Stage.DELETION: 0.5}
+
+
 def _case(dice: random.Random, targets: tuple[str, ...], stage: Stage) -> Case:
     return Case(
         targets=targets,
         stage=stage,
-        # A deletion is over soon: its kill comes while machines are being ended.
-        delay_seconds=round(dice.uniform(0.0, 0.8 if stage is Stage.DELETION else 2.5), 1),
+        delay_seconds=round(dice.uniform(0.0, _LATEST_KILL[stage]), 1),
         outage_seconds=round(dice.uniform(1.0, 4.0), 1),
         cloud=dice.choice([ProviderName.TENCENT, ProviderName.ALIYUN]),
     )
+
+
+def _aimed(pool: WatchedPool, case: Case) -> Case:
+    """The case with a cloud that the pool has machines at: to take another one away would hit nothing."""
+    used = pool.clouds_used()
+    return case if case.cloud in used or not used else replace(case, cloud=used[0])
 
 
 def _live_through(pool: WatchedPool, cases: Mapping[Stage, Case]) -> list[Verdict]:
@@ -165,7 +174,7 @@ def _live_through(pool: WatchedPool, cases: Mapping[Stage, Case]) -> list[Verdic
     for stage, order, look, waited_for in steps:
         order()
         if stage in cases:
-            verdicts.append(_Outage(pool, cases[stage], look, waited_for).run())
+            verdicts.append(_Outage(pool, _aimed(pool, cases[stage]), look, waited_for).run())
         else:
             expect(waited_for, look, within_seconds=_LEVEL_SECONDS)
     return verdicts

@@ -132,10 +132,17 @@ class WatchedPool:
             *(f"slot {slot} has {count} live machines" for slot, count in slots.items() if count > 1),
         ]
 
+    def clouds_used(self) -> list[ProviderName]:
+        """Clouds at which machines of this pool cost money now."""
+        return [name for name, machines in self._machines_by_cloud(live=True).items() if machines]
+
     def _machines(self, *, live: bool) -> list[MachineView]:
+        return [m for machines in self._machines_by_cloud(live=live).values() for m in machines]
+
+    def _machines_by_cloud(self, *, live: bool) -> dict[ProviderName, list[MachineView]]:
         tags = {"spotgpu-pool": self.uid}
         clouds = [cloud.provider for cloud in self.stack.world.clouds]
-        return [m for name in clouds for m in self.stack.cloud(name).machines(live=live, tags=tags)]
+        return {name: self.stack.cloud(name).machines(live=live, tags=tags) for name in clouds}
 
 
 def _instance_id(provider_id: str) -> str:
