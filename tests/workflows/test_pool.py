@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.worker import Replayer
 
 from domain.contracts.announcements import EventReason
@@ -73,6 +73,20 @@ async def test_pool_reaches_its_level_and_leaves_nothing_behind(client: Client, 
     assert outside.nodes == {}
     assert outside.finalizer_removed
     assert len(outside.creates) == len(set(outside.creates)) == 2
+
+
+async def test_p13_pool_that_is_started_twice_has_one_workflow_and_buys_its_level_once(
+    client: Client, outside: Outside
+) -> None:
+    resolved = a_resolved(minInstances=4, scaleStrategy={"scaleUpStep": 4})
+    async with serving(client, outside):
+        handle = await start(client, resolved)
+        with pytest.raises(WorkflowAlreadyStartedError):
+            await start(client, resolved)
+        await outside.until(lambda: len(outside.machines) == 4)
+        await at_rest(handle)
+        assert len(outside.machines) == len(outside.creates) == 4
+        await delete(handle, resolved)
 
 
 async def test_pool_deletes_at_once_when_nothing_was_bought(client: Client, outside: Outside) -> None:

@@ -104,12 +104,14 @@ def test_p08_purchase_in_a_dying_pool_is_called_back_or_ended_before_the_resourc
 
 @pytest.mark.parametrize("renews", [True, False])
 def test_p10_restarts_during_start_up_continue_the_started_purchases(renews: bool) -> None:
-    world = PoolWorld(a_resolved(minInstances=3, maxInstances=3, scaleStrategy={"scaleUpStep": 3}))
+    """Renewed at any moment; begun anew, as after a termination, while no call is on its way."""
+    world = PoolWorld(a_resolved(minInstances=3, maxInstances=4, scaleStrategy={"scaleUpStep": 3}))
     for number in range(3):
         world.run_until(lambda started=number: len(world.living) > started)
         if renews:
             world.carry_over()
-        elif not world.effects.creating:
+        else:
+            world.run_until(lambda: not world.effects.creating)
             world.restart_chain(f"badc0de{number}")
         assert len(world.living) <= 3
     up(world, 3)
