@@ -79,7 +79,10 @@ class Story:
             self.stack.cloud(name).clear_hooks()
         bought = [machine for machine in self._pool.live() if machine.id not in self._told]
         for machine in bought:
-            self._say(f"{machine.id} was made at {machine.zone} and nobody was told: the worker is dead")
+            self._say(
+                f"{machine.id} was made at {machine.zone} and nobody was told: the worker is dead, there is"
+                " no Node yet [the cloud's ledger]"
+            )
         self.stack.operator.start(WORKER)
         self.stack.operator.wait_ready(WORKER)
         self._say(f"worker restarted (pid {self.stack.operator.pid(WORKER)})")
@@ -107,24 +110,25 @@ class Story:
 
     def _lose_one(self) -> None:
         """Let a cloud take a machine back without a word."""
-        victim = self._pool.seen_soon().running()[0]
+        before = self._pool.seen_soon()
+        victim = before.running()[0]
         self.stack.cloud(ProviderName(victim.provider)).reclaim(victim.id)
         taken = time.monotonic()
-        self._say(f"{victim.provider} takes {victim.id} back (Node {victim.node})")
+        self._say(f"{victim.provider} takes {victim.id} back (Node {victim.node}) [run {before.run_id}]")
         pool = expect(
             f"the pool sees within {_SEEN_WITHIN_SECONDS:.0f} s that {victim.id} is gone",
             lambda: self._lost(victim.id),
             within_seconds=_SEEN_WITHIN_SECONDS,
         )
         seconds = time.monotonic() - taken
-        self._say(f"seen after {seconds:.1f} s: {victim.id} is lost [run {pool.run_id}]")
-        self._level(4)
+        self._say(f"seen after {seconds:.1f} s: {victim.id} (Node {victim.node}) is lost [run {pool.run_id}]")
+        pool = self._level(4)
         expect(
             f"the Node {victim.node} of the lost machine is removed",
             lambda: None if victim.id in self._pool.joined() else True,
             within_seconds=30,
         )
-        self._say(f"Node {victim.node} of {victim.id} removed")
+        self._say(f"Node {victim.node} of {victim.id} removed [run {pool.run_id}]")
 
     def _delete(self) -> None:
         run = self._pool.seen_soon().run_id
