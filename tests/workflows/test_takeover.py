@@ -5,10 +5,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
-from temporalio.client import Client, WorkflowQueryFailedError
+from temporalio.client import Client, WorkflowHandle, WorkflowQueryFailedError
 
+from domain.contracts.resolved import ResolvedPool
 from tests.workflows.conftest import pool_worker, serving
 from tests.workflows.outside import Outside
 from tests.workflows.pool_worker import STICKY_SECONDS
@@ -32,6 +34,19 @@ def a_pool_worker(address: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
+async def a_pool_at_rest(
+    client: Client, outside: Outside, resolved: ResolvedPool
+) -> WorkflowHandle[Any, str]:
+    """Ready with two machines. Its last task reported: what comes at its time puts the next report off."""
+    handle = await start(client, resolved)
+    await outside.until(lambda: len(outside.machines) == 2)
+    await handle.signal(m.NODE_SEEN, outside.seen_nodes())
+    await handle.signal(m.OBSERVED, outside.observation(resolved.uid))
+    await outside.until(lambda: ready(outside, 2))
+    await at_rest(handle, pause=2.5)
+    return handle
+
+
 async def test_news_that_come_with_a_query_are_judged_in_their_own_task(
     client: Client, outside: Outside, temporal_address: str
 ) -> None:
@@ -39,13 +54,7 @@ async def test_news_that_come_with_a_query_are_judged_in_their_own_task(
     resolved = a_resolved()
     async with serving(client, outside, pools=False):
         with a_pool_worker(temporal_address):
-            handle = await start(client, resolved)
-            await outside.until(lambda: len(outside.machines) == 2)
-            await handle.signal(m.NODE_SEEN, outside.seen_nodes())
-            await handle.signal(m.OBSERVED, outside.observation(resolved.uid))
-            await outside.until(lambda: ready(outside, 2))
-            # The last task was one that reports: what comes at its time puts the next report off.
-            await at_rest(handle, pause=2.5)
+            handle = await a_pool_at_rest(client, outside, resolved)
         with a_pool_worker(temporal_address):
             await asyncio.sleep(STICKY_SECONDS)  # until the server has missed the dead one
             question = asyncio.create_task(handle.query(m.STATE_QUERY))
@@ -69,12 +78,7 @@ async def test_update_that_meets_a_cold_worker_is_served_after_what_was_recorded
     resolved = a_resolved()
     async with serving(client, outside, pools=False):
         async with pool_worker(client):
-            handle = await start(client, resolved)
-            await outside.until(lambda: len(outside.machines) == 2)
-            await handle.signal(m.NODE_SEEN, outside.seen_nodes())
-            await handle.signal(m.OBSERVED, outside.observation(resolved.uid))
-            await outside.until(lambda: ready(outside, 2))
-            await at_rest(handle, pause=2.5)
+            handle = await a_pool_at_rest(client, outside, resolved)
             for _ in range(3):  # the first reports, the second puts its report off, the third orders nothing
                 await handle.signal(m.OBSERVED, outside.observation(resolved.uid))
                 await asyncio.sleep(0.05)
