@@ -64,7 +64,7 @@ def hold_after(
         return _hold(offer_prefix(offer), settings.round_retry_seconds, 1, REASON_PRICE, now)
     if refusal.not_offered:
         return _hold(offer_prefix(offer), settings.not_offered_cooldown_seconds, 1, REASON_NOT_OFFERED, now)
-    strikes = _next_strike(previous_hold)
+    strikes = _next_strike(previous_hold, REASON_STOCK)
     full = min(settings.stock_cooldown_seconds * 2 ** (strikes - 1), settings.stock_cooldown_max_seconds)
     seconds = full * (1 - JITTER_SHARE * _fraction(f"{offer.key} {strikes} {now.isoformat()}"))
     return _hold(offer_prefix(offer), seconds, strikes, REASON_STOCK, now)
@@ -79,8 +79,7 @@ def with_silence(
     without stock would, doubling with each strike up to five minutes: the next purchase is the probe.
     """
     prefix = region_prefix(offer)
-    previous = next((h for h in holds if h.prefix == prefix and h.reason.startswith(REASON_UNANSWERED)), None)
-    strikes = 1 if previous is None else min(previous.strikes + 1, MAX_STRIKES)
+    strikes = _next_strike(next((h for h in holds if h.prefix == prefix), None), REASON_UNANSWERED)
     most = min(settings.stock_cooldown_max_seconds, MAX_SILENCE.total_seconds())
     seconds = min(settings.stock_cooldown_seconds * 2 ** (strikes - 1), most)
     hold = _hold(prefix, seconds, strikes, f"{REASON_UNANSWERED}: {error}"[:_REASON_CHARS], now)
@@ -171,8 +170,8 @@ def _quota_reason(refusal: Refusal) -> str:
     return f"{REASON_QUOTA}: {refusal.vendor_code} {refusal.message}".strip()[:_REASON_CHARS]
 
 
-def _next_strike(previous: OfferHold | None) -> int:
-    if previous is None or previous.reason != REASON_STOCK:
+def _next_strike(previous: OfferHold | None, reason: str) -> int:
+    if previous is None or not previous.reason.startswith(reason):
         return 1
     return min(previous.strikes + 1, MAX_STRIKES)
 

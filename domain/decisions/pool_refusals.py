@@ -5,7 +5,7 @@ from datetime import timedelta
 from domain.contracts.announcements import EventReason
 from domain.contracts.errors import KEYS_REFUSED, ErrorCode
 from domain.contracts.instances import Refusal, Rejected
-from domain.contracts.offers import RegionKey
+from domain.contracts.offers import Offer, RegionKey
 from domain.contracts.pool_state import Machine, OfferHold
 from domain.decisions.holds import active_hold, with_refusal, with_silence, without_silence
 from domain.decisions.launch_requests import subnets_of
@@ -26,8 +26,8 @@ def absorb_success(draft: Draft, machine: Machine, instance_id: str) -> None:
     slot = draft.slot(machine.slot)
     if slot is not None and slot.token == machine.token and slot.excluded:
         draft.set_slot(slot.id, excluded=())
-    draft.update(failed_rounds=0, round_failure="", next_round_at=None)
-    draft.update(holds=without_silence(draft.state.holds, machine.offer))
+    holds = without_silence(draft.state.holds, machine.offer)
+    draft.update(failed_rounds=0, round_failure="", next_round_at=None, holds=holds)
     draft.announce(
         EventReason.INSTANCE_CREATED,
         f"{machine.offer.provider} made {instance_id} in {machine.offer.zone}"
@@ -46,11 +46,9 @@ def absorb_refusal(draft: Draft, machine: Machine, refusal: Refusal) -> None:
         if again:
             return
     draft.update(holds=with_refusal(draft.state.holds, refusal, machine.offer, draft.settings, now=draft.now))
-    held = active_hold(machine.offer, draft.state.holds, draft.now)
-    until = f", held until {held.until:%H:%M:%S}Z" if held else ""
     draft.announce(
         EventReason.LAUNCH_REFUSED,
-        f"{key}: {refusal.code} ({refusal.vendor_code}){until}",
+        f"{key}: {refusal.code} ({refusal.vendor_code}){_until(draft, machine.offer)}",
         machine.token,
     )
 
@@ -101,13 +99,17 @@ def hold_silent_region(draft: Draft, machine: Machine, error: str) -> None:
     """Every attempt of a purchase failed and none made a machine: the next is tried in another region."""
     offer = machine.offer
     draft.update(holds=with_silence(draft.state.holds, offer, error, draft.settings, now=draft.now))
-    held = active_hold(offer, draft.state.holds, draft.now)
-    until = f", held until {held.until:%H:%M:%S}Z" if held else ""
     draft.announce(
         EventReason.LAUNCH_REFUSED,
-        f"{offer.provider} {offer.region} made no machine and gave no answer{until}: {error}",
+        f"{offer.provider} {offer.region} made no machine and gave no answer{_until(draft, offer)}: {error}",
         machine.token,
     )
+
+
+def _until(draft: Draft, offer: Offer) -> str:
+    """Until when the offer is held, as the end of a clause; empty when it is free."""
+    held = active_hold(offer, draft.state.holds, draft.now)
+    return f", held until {held.until:%H:%M:%S}Z" if held else ""
 
 
 def _forget(draft: Draft, machine: Machine) -> None:

@@ -16,7 +16,7 @@ from workflows.messages import pool_workflow_id
 from workflows.runtime import DATA_CONVERTER
 
 POOLS = 24
-ORDERS = 50
+ORDERS = 25
 """Each makes its pool read cloud and cluster anew, which writes about twenty events."""
 _APART_SECONDS = 1.5
 _SETTLE_SECONDS = 60.0
