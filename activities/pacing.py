@@ -1,9 +1,10 @@
 """Lanes that a cloud throttles are slowed for every worker of the installation, by Temporal's own means.
 
 The rate of a task queue lives in the Temporal server, so it holds for all workers at once. A worker whose
-call was throttled halves it, with the reason beside it; the region's sync doubles it again while it stays
-quiet, and takes the limit away when the full rate is reached. A limit that a person set is left alone. A
-server that knows no such limit (before 1.29) leaves the growing delays of the throttled calls themselves.
+calls are throttled again and again halves it, with the reason beside it; the region's sync doubles it again
+while it stays quiet, and takes the limit away when the full rate is reached. A limit that a person set is
+left alone. A server that knows no such limit (before 1.29) leaves the growing delays of the throttled calls
+themselves.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import inf
 from threading import Lock
 from typing import Final
 
@@ -30,7 +32,8 @@ SLOWEST: Final = 1 / 8
 _STEP_SECONDS: Final = 2.0
 """Throttled answers of one burst count once."""
 _EASE_SECONDS: Final = 20.0
-"""A lane that was not slowed for so long may go twice as fast."""
+"""A lane that was not slowed for so long may go twice as fast, and one that was not throttled for so long is
+not slowed at the first burst: calls that left evenly may arrive together."""
 _LANES: Final[Mapping[str, Lane]] = {
     "launch": Lane.PURCHASES,
     "terminate": Lane.ENDS,
@@ -64,6 +67,7 @@ class LanePaces:
         loop: asyncio.AbstractEventLoop,
         *,
         ease_seconds: float = _EASE_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Bind to a server.
 
@@ -72,13 +76,16 @@ class LanePaces:
             rates: Full rate of a region's lane, activities a second.
             loop: Where the client works.
             ease_seconds: How long a slowed lane stays as it is before it may go twice as fast.
+            clock: Seconds of a steady clock.
         """
         self._client = client
         self._rates = rates
         self._loop = loop
         self._ease_seconds = ease_seconds
+        self._clock = clock
         self._seen: dict[str, _Limit] = {}
-        self._slowed_at: dict[str, float] = {}
+        self._throttled_at: dict[str, float] = {}
+        """Queue to the beginning of its newest burst of throttled answers."""
         self._looked_at: dict[RegionKey, float] = {}
         self._lock = Lock()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -88,10 +95,13 @@ class LanePaces:
         lane = lane_of(operation)
         queue = lane.queue(region)
         with self._lock:
-            now = time.monotonic()
-            if now - self._slowed_at.get(queue, -_STEP_SECONDS) < _STEP_SECONDS:
+            now = self._clock()
+            quiet = now - self._throttled_at.get(queue, -inf)
+            if quiet < _STEP_SECONDS:
                 return
-            self._slowed_at[queue] = now
+            self._throttled_at[queue] = now
+        if quiet > _EASE_SECONDS:
+            return
         self._loop.call_soon_threadsafe(self._begin, region, lane)
 
     async def ease(self, region: RegionKey) -> None:
@@ -99,7 +109,7 @@ class LanePaces:
 
         Called after each poll of a region; the server is asked four times in the time of one step.
         """
-        now = time.monotonic()
+        now = self._clock()
         if now - self._looked_at.get(region, -self._ease_seconds) < self._ease_seconds / 4:
             return
         self._looked_at[region] = now
@@ -137,7 +147,7 @@ class LanePaces:
         if limit is None or foreign:
             self._seen.pop(queue, None)
             return full if limit is None else limit
-        now = time.monotonic()
+        now = self._clock()
         seen = self._seen.get(queue)
         if seen is None or seen.rate != limit:
             seen = self._seen[queue] = _Limit(limit, now)

@@ -20,6 +20,13 @@ PROGRAM = "temporal"
 
 NAMESPACE = "default"
 
+DYNAMIC_CONFIG: Mapping[str, int] = {
+    "matching.numTaskqueueReadPartitions": 1,
+    "matching.numTaskqueueWritePartitions": 1,
+}
+"""One partition a queue: each of several would have its own share of a lane's rate, and tasks do not fall on
+them evenly."""
+
 SEARCH_ATTRIBUTES: Mapping[str, str] = {
     **dict.fromkeys(names.SEARCH_KEYWORDS, "Keyword"),
     **dict.fromkeys(names.SEARCH_BOOLS, "Bool"),
@@ -204,6 +211,7 @@ class TemporalServer:
             "--sqlite-pragma=synchronous=normal",
             "--ui-disable-news-fetch",
             "--log-level=warn",
+            *(f"--dynamic-config-value={name}={value}" for name, value in DYNAMIC_CONFIG.items()),
             *attributes,
         ]
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from math import inf
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ from activities.pods import PodActivities
 from activities.providers.registry import ProviderRegistry, build_adapter
 from activities.regions import RegionActivities
 from activities.status import StatusActivities
+from activities.turns import Turns
 from domain.contracts.installation import Installation
 from domain.contracts.lanes import Lane
 from domain.contracts.offers import ProviderName, RegionKey
@@ -87,9 +89,12 @@ def build_hands(
     paces = LanePaces(
         client, lambda region, lane: lane_rate(settings, region, lane), asyncio.get_running_loop()
     )
+    turns = Turns(lambda region, lane: call_rate(settings, region, lane))
     registry = ProviderRegistry(
         settings.regions,
-        lambda key: build_adapter(key, AccountCredentials(secrets, key), settings.endpoints),
+        lambda key: build_adapter(
+            key, AccountCredentials(secrets, key), settings.endpoints, partial(turns.take, key)
+        ),
         on_throttled=paces.throttled,
     )
     pools = TemporalPools(client)
@@ -201,21 +206,29 @@ def _activities_of(lane: Lane, hands: Hands) -> list[Activity]:
             ]
 
 
-def lane_rate(settings: Settings, region: RegionKey, lane: Lane) -> float:
-    """Activities a second of a lane of a region.
-
-    An activity makes one call, a repeated purchase two, a reading of offers a few that it then serves to
-    every pool; where a cloud takes more calls for each reading, the lane has fewer activities. The share of
-    the region's sync, one reading per interval, is taken off first.
-    """
+def call_rate(settings: Settings, region: RegionKey, lane: Lane) -> float:
+    """Calls a second of a lane of a region: the operator's budget, or less where the cloud admits less."""
     match lane:
         case Lane.PURCHASES:
             return min(settings.buy_calls_per_second, _PURCHASES.get(region.provider, inf))
         case Lane.READINGS:
-            reads = settings.read_calls_per_second / _CALLS_OF_A_READING.get(region.provider, 1)
-            return max(reads - 1 / settings.polling_interval_seconds, reads / 2)
+            return settings.read_calls_per_second
         case Lane.ENDS:
             return settings.end_calls_per_second
+
+
+def lane_rate(settings: Settings, region: RegionKey, lane: Lane) -> float:
+    """Activities a second of a lane of a region, all workers together.
+
+    An activity makes one call, a repeated purchase one more of another lane, a reading of offers some that
+    it then serves to every pool; where a cloud takes more calls for each reading, the lane has fewer
+    activities. The share of the region's sync, one reading per interval, is taken off first.
+    """
+    calls = call_rate(settings, region, lane)
+    if lane is not Lane.READINGS:
+        return calls
+    reads = calls / _CALLS_OF_A_READING.get(region.provider, 1)
+    return max(reads - 1 / settings.polling_interval_seconds, reads / 2)
 
 
 def _grace(settings: Settings) -> timedelta:

@@ -25,7 +25,7 @@ from activities.providers.aliyun_errors import (
     translate_errors,
 )
 from activities.providers.aliyun_sdk import EcsClient
-from activities.providers.base import Capability, Credentials
+from activities.providers.base import Capability, Credentials, Turn, at_once
 from activities.providers.dead_man import to_minute
 from activities.providers.endpoints import endpoint_from
 from activities.providers.keyed_client import KeyedClient
@@ -232,11 +232,12 @@ class AliyunProvider:
         credentials: Credentials,
         settings: AliyunSettings,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        turn: Turn = at_once,
     ) -> None:
         self._key = key
         self._settings = settings
         self._now = now
-        self._clients = KeyedClient(credentials, partial(_connect, key, settings))
+        self._clients = KeyedClient(credentials, partial(_connect, key, settings, turn))
 
     @property
     def key(self) -> RegionKey:
@@ -438,25 +439,29 @@ class AliyunProvider:
             self._clients.get().call(action, parameters)
 
 
-def _connect(key: RegionKey, settings: AliyunSettings, keys: Mapping[str, str]) -> EcsClient:
+def _connect(key: RegionKey, settings: AliyunSettings, turn: Turn, keys: Mapping[str, str]) -> EcsClient:
     return EcsClient(
         key.region,
         keys,
         endpoint_from(settings.endpoint),
+        turn=turn,
         connect_timeout=timedelta(seconds=settings.connect_timeout_seconds),
         read_timeout=timedelta(seconds=settings.read_timeout_seconds),
     )
 
 
-def build(key: RegionKey, credentials: Credentials, *, endpoint: str = "") -> AliyunProvider:
+def build(
+    key: RegionKey, credentials: Credentials, *, endpoint: str = "", turn: Turn = at_once
+) -> AliyunProvider:
     """The adapter of one account and region. Imports the SDK and connects only when it is first used.
 
     Args:
         key: Which region of which account.
         credentials: Where the keys are read, at each use.
         endpoint: ``host:port`` or a URL that replaces the vendor's own address.
+        turn: Taken before each request.
     """
-    return AliyunProvider(key, credentials, AliyunSettings(endpoint=endpoint))
+    return AliyunProvider(key, credentials, AliyunSettings(endpoint=endpoint), turn=turn)
 
 
 def _for_all(instance_ids: Sequence[str], size: int, act: Callable[[Sequence[str]], None]) -> None:

@@ -14,9 +14,13 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, Final
 
+from activities.providers.base import Turn
 from activities.providers.endpoints import Endpoint
 from activities.providers.identities import UnusableIdentityError, WorkloadIdentity, identity_in
+from domain.contracts.lanes import Lane
 
+LANES: Final[Mapping[str, Lane]] = {"RunInstances": Lane.PURCHASES, "DeleteInstances": Lane.ENDS}
+"""Lane of an action; all others are readings."""
 UNUSABLE: Final = "InvalidCredential"
 """Our own word for credentials that cannot be sent; it has no twin at the vendor."""
 
@@ -61,15 +65,17 @@ class EcsClient:
         keys: Mapping[str, str],
         endpoint: Endpoint | None,
         *,
+        turn: Turn,
         connect_timeout: timedelta,
         read_timeout: timedelta,
     ) -> None:
-        """Send nothing yet. ``keys`` has the names of the credentials Secret.
+        """Send nothing yet. ``keys`` has the names of the credentials Secret, ``turn`` is taken per request.
 
         Raises:
             AnsweredError: ``InvalidCredential``, when the Secret describes a role wrongly.
         """
         _models()
+        self._turn = turn
         try:
             self._identity = identity_in(keys, ("roleArn", "identityProvider"))
         except UnusableIdentityError as fault:
@@ -114,6 +120,7 @@ class EcsClient:
         method = getattr(self._client, f"{_snake(action)}_with_options")
         faults = import_module("darabonba.exceptions")
         self._take_role()
+        self._turn(LANES.get(action, Lane.READINGS))
         # The causes are cut off (from None): their texts carry the whole URL, so the user data and in it the
         # join token, and a cause is written to workflow history.
         try:

@@ -25,7 +25,7 @@ from activities.providers.aws_errors import (
     translate_errors,
 )
 from activities.providers.aws_sdk import Ec2Calls
-from activities.providers.base import Capability, Credentials
+from activities.providers.base import Capability, Credentials, Turn, at_once
 from activities.providers.dead_man import no_switch
 from activities.providers.endpoints import endpoint_from
 from activities.providers.keyed_client import KeyedClient
@@ -236,12 +236,13 @@ class AwsProvider:
         credentials: Credentials,
         settings: AwsSettings,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        turn: Turn = at_once,
     ) -> None:
         self._key = key
         self._settings = settings
         self._now = now
         self._lock = threading.Lock()
-        self._clients = KeyedClient(credentials, partial(_connect, key, settings))
+        self._clients = KeyedClient(credentials, partial(_connect, key, settings, turn))
         self._root_devices: dict[str, str] = {}
         self._unseen: dict[str, datetime] = {}
         """Machines that were bought here and that no list has shown yet, with the time of purchase."""
@@ -497,25 +498,29 @@ class AwsProvider:
             return shape.model_validate(self._clients.get().call(operation, parameters))
 
 
-def _connect(key: RegionKey, settings: AwsSettings, keys: Mapping[str, str]) -> Ec2Calls:
+def _connect(key: RegionKey, settings: AwsSettings, turn: Turn, keys: Mapping[str, str]) -> Ec2Calls:
     return Ec2Calls(
         key.region,
         keys,
         endpoint_from(settings.endpoint),
+        turn=turn,
         connect_timeout=timedelta(seconds=settings.connect_timeout_seconds),
         read_timeout=timedelta(seconds=settings.read_timeout_seconds),
     )
 
 
-def build(key: RegionKey, credentials: Credentials, *, endpoint: str = "") -> AwsProvider:
+def build(
+    key: RegionKey, credentials: Credentials, *, endpoint: str = "", turn: Turn = at_once
+) -> AwsProvider:
     """The adapter of one account and region. Sends nothing yet.
 
     Args:
         key: Which region of which account.
         credentials: Where the keys are read, at each use.
         endpoint: ``host:port`` or a URL that replaces the vendor's own address.
+        turn: Taken before each request.
     """
-    return AwsProvider(key, credentials, AwsSettings(endpoint=endpoint))
+    return AwsProvider(key, credentials, AwsSettings(endpoint=endpoint), turn=turn)
 
 
 def _market_answer(fault: ProviderError) -> LaunchResult:

@@ -28,9 +28,13 @@ from botocore.exceptions import (
 from botocore.parsers import ResponseParserError
 
 from activities.providers.aws_identity import role_credentials
+from activities.providers.base import Turn
 from activities.providers.endpoints import Endpoint
 from activities.providers.identities import UnusableIdentityError, WorkloadIdentity, identity_in
+from domain.contracts.lanes import Lane
 
+LANES: Final[Mapping[str, Lane]] = {"RunInstances": Lane.PURCHASES, "TerminateInstances": Lane.ENDS}
+"""Lane of an action; all others are readings."""
 MAX_CONNECTIONS: Final = 32
 NOT_USABLE: Final = "NotUsable"
 """Our own word for keys that cannot be sent; it has no twin at the vendor."""
@@ -76,10 +80,11 @@ class Ec2Calls:
         keys: Mapping[str, str],
         endpoint: Endpoint | None,
         *,
+        turn: Turn,
         connect_timeout: timedelta,
         read_timeout: timedelta,
     ) -> None:
-        """Send nothing yet. ``keys`` has the names of the credentials Secret.
+        """Send nothing yet. ``keys`` has the names of the credentials Secret, ``turn`` is taken per request.
 
         Raises:
             AnsweredError: ``NotUsable``, when a key is empty or has spaces around it.
@@ -92,6 +97,7 @@ class Ec2Calls:
         if identity is None:
             _check_keys(keys)
         self._identity = identity
+        self._turn = turn
         config = Config(
             connect_timeout=connect_timeout.total_seconds(),
             read_timeout=read_timeout.total_seconds(),
@@ -130,6 +136,7 @@ class Ec2Calls:
             ValueError: the SDK does not take these parameters; nothing was sent.
         """
         self._take_role()
+        self._turn(LANES.get(operation, Lane.READINGS))
         # The causes are cut off (from None): some carry the whole answer or the parameters with the user
         # data, and a cause is written to workflow history.
         try:

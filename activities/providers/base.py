@@ -1,13 +1,21 @@
 """The port to a cloud: what every adapter answers, and nothing about pools or strategies."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
 from domain.contracts.instances import Instance, LaunchRequest, LaunchResult, OfferQuery
+from domain.contracts.lanes import Lane
 from domain.contracts.leftovers import Leftover
 from domain.contracts.offers import InstanceType, Offer, RegionKey
+
+Turn = Callable[[Lane], None]
+"""Waits until a call of this lane may leave. An adapter takes a turn for each request that it sends."""
+
+
+def at_once(lane: Lane) -> None:
+    """A turn for those who pace nothing."""
 
 
 class Capability(StrEnum):

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from activities.providers import huawei_answers as answers
 from activities.providers import huawei_leftovers, huawei_tags
-from activities.providers.base import Capability, Credentials
+from activities.providers.base import Capability, Credentials, Turn, at_once
 from activities.providers.dead_man import to_second
 from activities.providers.endpoints import endpoint_from
 from activities.providers.huawei_errors import (
@@ -168,11 +168,12 @@ class HuaweiProvider:
         credentials: Credentials,
         settings: HuaweiSettings,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        turn: Turn = at_once,
     ) -> None:
         self._key = key
         self._settings = settings
         self._now = now
-        self._clients = KeyedClient(credentials, partial(_connect, key, settings))
+        self._clients = KeyedClient(credentials, partial(_connect, key, settings, turn))
 
     @property
     def key(self) -> RegionKey:
@@ -467,12 +468,13 @@ class HuaweiProvider:
             return shape.model_validate(answer.body)
 
 
-def _connect(key: RegionKey, settings: HuaweiSettings, keys: Mapping[str, str]) -> EcsCalls:
+def _connect(key: RegionKey, settings: HuaweiSettings, turn: Turn, keys: Mapping[str, str]) -> EcsCalls:
     with translate_errors("KeystoneListProjects"):
         return EcsCalls(
             key.region,
             keys,
             endpoint_from(settings.endpoint),
+            turn=turn,
             billing_endpoint=settings.billing_endpoint,
             timeouts=(
                 timedelta(seconds=settings.connect_timeout_seconds),
@@ -481,15 +483,18 @@ def _connect(key: RegionKey, settings: HuaweiSettings, keys: Mapping[str, str]) 
         )
 
 
-def build(key: RegionKey, credentials: Credentials, *, endpoint: str = "") -> HuaweiProvider:
+def build(
+    key: RegionKey, credentials: Credentials, *, endpoint: str = "", turn: Turn = at_once
+) -> HuaweiProvider:
     """The adapter of one account and region. Imports the SDK and connects only when it is first used.
 
     Args:
         key: Which region of which account.
         credentials: Where the keys are read, at each use.
         endpoint: ``host:port`` or a URL that replaces the vendor's own addresses.
+        turn: Taken before each request.
     """
-    return HuaweiProvider(key, credentials, HuaweiSettings(endpoint=endpoint))
+    return HuaweiProvider(key, credentials, HuaweiSettings(endpoint=endpoint), turn=turn)
 
 
 def rating_body(project_id: str, region: str, instance_type: str) -> dict[str, object]:

@@ -17,9 +17,13 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Final
 
+from activities.providers.base import Turn
 from activities.providers.endpoints import Endpoint
 from activities.providers.identities import UnusableIdentityError, identity_in
+from domain.contracts.lanes import Lane
 
+LANES: Final[Mapping[str, Lane]] = {"CreatePostPaidServers": Lane.PURCHASES, "DeleteServers": Lane.ENDS}
+"""Lane of an action; all others are readings."""
 RATINGS_PATH: Final = "/v2/bills/ratings/on-demand-resources"
 """Of the billing service, whose SDK package is not needed for one request."""
 POOL_SIZE: Final = 32
@@ -75,6 +79,7 @@ class EcsCalls:
         keys: Mapping[str, str],
         endpoint: Endpoint | None,
         *,
+        turn: Turn,
         billing_endpoint: str,
         timeouts: tuple[timedelta, timedelta],
     ) -> None:
@@ -85,6 +90,7 @@ class EcsCalls:
             keys: ``accessKeyId``, ``accessKeySecret``, optional ``token``, and ``projectId.<region>`` or
                 ``projectId``.
             endpoint: Replaces the vendor's addresses of ECS, projects and prices.
+            turn: Taken per request.
             billing_endpoint: URL of the price service of the account's site.
             timeouts: For connecting, and for reading.
 
@@ -100,6 +106,7 @@ class EcsCalls:
             raise AnsweredError("InvalidCredential", "accessKeyId or accessKeySecret is empty")
         _ecs()  # before any other import of the SDK
         self._keys = keys
+        self._turn = turn
         self._endpoint = endpoint
         self._timeouts = timeouts
         self._billing_url = _url(endpoint) or billing_endpoint
@@ -128,6 +135,7 @@ class EcsCalls:
             TypeError: the SDK does not know a field; nothing was sent.
         """
         self._take_role(self._ecs)
+        self._turn(LANES.get(action, Lane.READINGS))
         content = fields if body is None else {**fields, "body": dict(body)}
         request = getattr(_ecs(), f"{action}Request")(**content)
         # The plain method repeats the whole HTTP call after any TypeError inside; its invoker does not.
@@ -138,6 +146,7 @@ class EcsCalls:
         """Ask for the price of pay-per-use resources; otherwise as ``call``."""
         client = self._billing_client()
         self._take_role(client)
+        self._turn(Lane.READINGS)
         header = {"Content-Type": "application/json"}
         return _sent(
             lambda: client.do_http_request(
@@ -158,6 +167,7 @@ class EcsCalls:
         """
         client = self._service_client(service)
         self._take_role(client)
+        self._turn(Lane.READINGS)
         header = {"Content-Type": "application/json"}
         pairs = [(key, str(value)) for key, value in (query or {}).items()]
         return _sent(

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol, cast
 
-from activities.providers.base import Credentials, Provider
+from activities.providers.base import Credentials, Provider, Turn, at_once
 from activities.providers.instrumented import InstrumentedProvider, OnThrottled, nobody
 from domain.contracts.errors import ErrorCode, ProviderError
 from domain.contracts.offers import ProviderName, RegionKey
@@ -16,8 +16,17 @@ _ROOM: Final = "activities.providers"
 class AdapterModule(Protocol):
     """What every module ``activities/providers/<cloud>.py`` offers."""
 
-    def build(self, key: RegionKey, credentials: Credentials, *, endpoint: str = "") -> Provider:
-        """An adapter for one region; ``endpoint`` replaces the vendor's own address when given."""
+    def build(
+        self, key: RegionKey, credentials: Credentials, *, endpoint: str = "", turn: Turn = at_once
+    ) -> Provider:
+        """An adapter for one region.
+
+        Args:
+            key: Which region of which account.
+            credentials: Where the keys are read, at each use.
+            endpoint: Replaces the vendor's own address when given.
+            turn: Taken before each request.
+        """
         ...
 
 
@@ -65,9 +74,9 @@ class ProviderRegistry:
 
 
 def build_adapter(
-    key: RegionKey, credentials: Credentials, endpoints: Mapping[ProviderName, str]
+    key: RegionKey, credentials: Credentials, endpoints: Mapping[ProviderName, str], turn: Turn = at_once
 ) -> Provider:
-    """Import the cloud's module and build its adapter.
+    """Import the cloud's module and build its adapter, which takes a turn before each request.
 
     Raises:
         ProviderError: ``INVALID_REQUEST`` when this build has no such adapter, or its SDK is not installed.
@@ -85,4 +94,4 @@ def build_adapter(
             provider=key.provider,
             operation="connect",
         ) from error
-    return module.build(key, credentials, endpoint=endpoints.get(key.provider, ""))
+    return module.build(key, credentials, endpoint=endpoints.get(key.provider, ""), turn=turn)

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from activities.providers import tencent_answers as answers
 from activities.providers import tencent_timers as timers
-from activities.providers.base import Capability, Credentials
+from activities.providers.base import Capability, Credentials, Turn, at_once
 from activities.providers.endpoints import endpoint_from
 from activities.providers.keyed_client import KeyedClient
 from activities.providers.leftover_checks import check_ours
@@ -211,11 +211,12 @@ class TencentProvider:
         credentials: Credentials,
         settings: TencentSettings,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        turn: Turn = at_once,
     ) -> None:
         self._key = key
         self._settings = settings
         self._now = now
-        self._clients = KeyedClient(credentials, partial(_connect, key, settings))
+        self._clients = KeyedClient(credentials, partial(_connect, key, settings, turn))
 
     @property
     def key(self) -> RegionKey:
@@ -437,24 +438,28 @@ class TencentProvider:
             return shape.model_validate(self._clients.get().compute(action, parameters))
 
 
-def _connect(key: RegionKey, settings: TencentSettings, keys: Mapping[str, str]) -> CvmCalls:
+def _connect(key: RegionKey, settings: TencentSettings, turn: Turn, keys: Mapping[str, str]) -> CvmCalls:
     return CvmCalls(
         key.region,
         keys,
         endpoint_from(settings.endpoint),
+        turn=turn,
         timeout=timedelta(seconds=settings.timeout_seconds),
     )
 
 
-def build(key: RegionKey, credentials: Credentials, *, endpoint: str = "") -> TencentProvider:
+def build(
+    key: RegionKey, credentials: Credentials, *, endpoint: str = "", turn: Turn = at_once
+) -> TencentProvider:
     """The adapter of one account and region. Sends nothing yet.
 
     Args:
         key: Which region of which account.
         credentials: Where the keys are read, at each use.
         endpoint: ``host:port`` or a URL that replaces the vendor's own address.
+        turn: Taken before each request.
     """
-    return TencentProvider(key, credentials, TencentSettings(endpoint=endpoint))
+    return TencentProvider(key, credentials, TencentSettings(endpoint=endpoint), turn=turn)
 
 
 def _each(parts: Iterable[Sequence[str]], act: Callable[[Sequence[str]], None]) -> None:

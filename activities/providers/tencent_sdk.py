@@ -20,10 +20,14 @@ from tencentcloud.common.profile.http_profile import HttpProfile
 from tencentcloud.cvm.v20170312.cvm_client import CvmClient
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
+from activities.providers.base import Turn
 from activities.providers.endpoints import Endpoint
 from activities.providers.identities import UnusableIdentityError, identity_in
 from activities.providers.tencent_identity import UNUSABLE, RoleCredential
+from domain.contracts.lanes import Lane
 
+LANES: Final[Mapping[str, Lane]] = {"RunInstances": Lane.PURCHASES, "TerminateInstances": Lane.ENDS}
+"""Lane of an action; all others are readings."""
 TAG_SERVICE: Final = "tag"
 TAG_VERSION: Final = "2018-08-13"
 LOCAL_CODES: Final = frozenset({"ServerNetworkError", "ClientNetworkError", "JSONDecodeError", "KeyError"})
@@ -67,15 +71,22 @@ class CvmCalls:
     """CVM and tag calls with one pair of keys in one region. Safe to use from several threads."""
 
     def __init__(
-        self, region: str, keys: Mapping[str, str], endpoint: Endpoint | None, *, timeout: timedelta
+        self,
+        region: str,
+        keys: Mapping[str, str],
+        endpoint: Endpoint | None,
+        *,
+        turn: Turn,
+        timeout: timedelta,
     ) -> None:
-        """Send nothing yet. ``keys`` has the names of the credentials Secret.
+        """Send nothing yet. ``keys`` has the names of the credentials Secret, ``turn`` is taken per request.
 
         Raises:
             AnsweredError: ``InvalidCredential``, when a key is empty or has spaces around it.
         """
         credential = _credential(region, keys)
         self._role = credential if isinstance(credential, RoleCredential) else None
+        self._turn = turn
         profile = _profile(endpoint, timeout)
         self._compute = CvmClient(credential, region, profile)
         self._tag = CommonClient(TAG_SERVICE, TAG_VERSION, credential, region, profile)
@@ -91,6 +102,7 @@ class CvmCalls:
             UnansweredError: nobody can say what the cloud did.
         """
         self._take_role()
+        self._turn(LANES.get(action, Lane.READINGS))
         return _send(self._compute, action, parameters)
 
     def _take_role(self) -> None:
@@ -111,6 +123,7 @@ class CvmCalls:
     def tag(self, action: str, parameters: Mapping[str, object]) -> Mapping[str, object]:
         """Send one request to the tag service; otherwise as ``compute``."""
         self._take_role()
+        self._turn(LANES.get(action, Lane.READINGS))
         return _send(self._tag, action, parameters)
 
     def close(self) -> None:

@@ -182,6 +182,20 @@ async def test_p64_hundred_purchases_through_a_throttle_stay_in_budget_and_hold_
     assert busiest_second(cloud.asked_at) <= 2 * RATE, "a queue's rate lets bursts of twice itself through"
 
 
+async def test_one_burst_of_throttled_answers_is_an_accident_and_the_next_slows_the_lane(
+    client: Client,
+) -> None:
+    seconds = iter((0.0, 1.5, 30.0, 33.0, 34.0, 36.0))
+    paces = LanePaces(client, lambda *_: 8.0, asyncio.get_running_loop(), clock=lambda: next(seconds))
+    limits: list[float | None] = []
+    for _ in range(6):
+        paces.throttled(REGION, "terminate")
+        await asyncio.sleep(0)
+        await asyncio.gather(*paces._tasks)
+        limits.append(await limit(client, Lane.ENDS))
+    assert limits == [None, None, None, 4, 4, 2]
+
+
 async def test_lane_keeps_a_share_of_its_rate_and_a_limit_that_a_person_set_stays(client: Client) -> None:
     paces = LanePaces(client, lambda *_: 8.0, asyncio.get_running_loop(), ease_seconds=0)
     queue = Lane.READINGS.queue(REGION)

@@ -18,7 +18,7 @@ from tests.fakes.cluster import FakeCluster
 from tests.fakes.provider import REGION
 from workers.secrets import OperatorSecrets
 from workers.settings import Settings
-from workers.wiring import build_hands, build_workers, lane_rate
+from workers.wiring import build_hands, build_workers, call_rate, lane_rate
 from workflows import options
 
 pytestmark = pytest.mark.temporal
@@ -91,11 +91,13 @@ async def test_workflows_have_a_queue_without_activities(workers: list[Worker]) 
 def test_lane_of_readings_leaves_room_for_the_sync(calls: float, interval: float, rate: float) -> None:
     settings = Settings(read_calls_per_second=calls, polling_interval_seconds=interval)
     assert lane_rate(settings, REGION, Lane.READINGS) == pytest.approx(rate)
-    assert lane_rate(settings, REGION, Lane.PURCHASES) == lane_rate(settings, REGION, Lane.ENDS) == 5
+    assert call_rate(settings, REGION, Lane.READINGS) == calls
+    assert lane_rate(settings, REGION, Lane.PURCHASES) == call_rate(settings, REGION, Lane.PURCHASES) == 9
+    assert lane_rate(settings, REGION, Lane.ENDS) == call_rate(settings, REGION, Lane.ENDS) == 5
 
 
 def test_lanes_of_aws_count_two_calls_a_reading_and_its_own_limit_of_purchases() -> None:
     aws = RegionKey(provider=ProviderName.AWS, account="aws-credentials", region="us-west-2")
     assert lane_rate(Settings(), aws, Lane.READINGS) == pytest.approx(5 / 2 - 1 / 30)
-    assert lane_rate(Settings(), aws, Lane.PURCHASES) == 2
+    assert lane_rate(Settings(), aws, Lane.PURCHASES) == call_rate(Settings(), aws, Lane.PURCHASES) == 2
     assert lane_rate(Settings(buy_calls_per_second=1), aws, Lane.PURCHASES) == 1

@@ -44,6 +44,7 @@ CASE = CloudCase(
     simulator=AliyunCloud,
     build=_build,
     unknown_id="i-sim00000000",
+    end_action="DeleteInstances",
     capabilities=frozenset(Capability) - {Capability.LEFTOVERS},
     dead_man_step=timedelta(minutes=1),
 )

@@ -14,6 +14,7 @@ from typing import cast
 from activities.providers.base import Capability, Credentials, Provider
 from domain.contracts.catalogue import instance_type
 from domain.contracts.instances import DiskSpec, LaunchRequest
+from domain.contracts.lanes import Lane
 from domain.contracts.names import TAG_INSTALLATION, TAG_POOL
 from domain.contracts.offers import CapacityType, InstanceType, Offer, ProviderName, RegionKey, Stock
 from sandbox.clouds.cloud import Cloud, CloudSettings
@@ -39,6 +40,7 @@ class CloudCase:
         subnets: Zone to a subnet in it.
         unknown_id: An id in the vendor's form that no machine has.
         create_action: The vendor's name of the create call.
+        end_action: Of the call that ends machines.
         list_action: Of the call that lists and describes.
         capabilities: What the adapter must say that it can do, and what the suite then tries.
         dead_man_step: How coarse the vendor keeps the time of a dead-man switch.
@@ -62,6 +64,7 @@ class CloudCase:
     build: Build
     unknown_id: str
     create_action: str = "RunInstances"
+    end_action: str = "TerminateInstances"
     list_action: str = "DescribeInstances"
     capabilities: frozenset[Capability] = frozenset(Capability)
     dead_man_step: timedelta = timedelta(seconds=1)
@@ -99,6 +102,11 @@ class CloudCase:
     def key(self) -> RegionKey:
         """The region as an adapter speaks for it."""
         return RegionKey(provider=self.provider, account=f"{self.provider}-credentials", region=self.region)
+
+    def lane(self, action: str) -> Lane:
+        """The class of calls that the vendor's action belongs to."""
+        named = {self.create_action: Lane.PURCHASES, self.end_action: Lane.ENDS}
+        return named.get(action, Lane.READINGS)
 
     def settings(self, **ledger: float) -> CloudSettings:
         """A fresh account in a seeded market; ``ledger`` overrides latencies."""

@@ -47,6 +47,7 @@ CASE = CloudCase(
     build=_build,
     unknown_id="00000000-0000-4000-8000-ffffffffffff",
     create_action="CreatePostPaidServers",
+    end_action="DeleteServers",
     list_action="ListServersDetails",
     capabilities=frozenset(Capability) - {Capability.SPOT_PRICES},
     client_token=client_token,

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from activities.providers.base import Capability, Provider
+from activities.providers.registry import build_adapter
 from domain.contracts.errors import ErrorCode, ProviderError
 from domain.contracts.instances import (
     Created,
@@ -21,6 +22,7 @@ from domain.contracts.instances import (
     Refusal,
     Rejected,
 )
+from domain.contracts.lanes import Lane
 from domain.contracts.names import TAG_INSTALLATION, TAG_LAUNCH, TAG_POOL, TAG_RETAINED
 from domain.contracts.offers import CapacityType, Stock
 from domain.contracts.provider_ids import provider_id
@@ -287,6 +289,26 @@ def test_launch_is_certainly_not_carried_out_when_nobody_listens(case: CloudCase
     provider = case.build(case.key, Keys(dict(case.keys)), address, 2)
     fails_with(ErrorCode.UNAVAILABLE, lambda: provider.launch(case.request(), BOOT))
     provider.close()
+
+
+# Pace
+
+
+def test_each_request_takes_its_turn_in_the_lane_of_its_action(case: CloudCase) -> None:
+    taken: list[Lane] = []
+    with served(case.simulator(case.settings())) as base_url:
+        address = {case.provider: urlsplit(base_url).netloc}
+        provider = build_adapter(case.key, Keys(dict(case.keys)), address, taken.append)
+        bought = provider.launch(case.request(), BOOT)
+        assert isinstance(bought, Created)
+        provider.list_tagged({TAG_POOL: "pool-1"})
+        provider.offers(OfferQuery(instance_types=(case.instance_type,)), [case.kind])
+        provider.retain([bought.instance_id], "inst-1")
+        provider.terminate([bought.instance_id])
+        provider.close()
+        requests = CloudControl(base_url).requests()
+    assert [case.lane(record.action) for record in requests] == taken
+    assert {*taken} == {*Lane}
 
 
 # Reading
