@@ -166,7 +166,7 @@ def _family_pattern(type_name: str) -> str:
 
 
 def _quota_reason(refusal: Refusal) -> str:
-    """The vendor's own words: its text is where the quota and its limit are named."""
+    """The vendor's word, and the text that names the quota and its limit: adapters put the numbers first."""
     return f"{REASON_QUOTA}: {refusal.vendor_code} {refusal.message}".strip()[:_REASON_CHARS]
 
 

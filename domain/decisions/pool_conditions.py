@@ -6,7 +6,7 @@ from domain.contracts.catalogue import known_gpu_types, types_for
 from domain.contracts.errors import KEYS_REFUSED, ErrorCode
 from domain.contracts.facts import RegionHealth
 from domain.contracts.offers import ProviderName
-from domain.contracts.pool_state import LeaveReason, Machine, MachinePhase, RegionView
+from domain.contracts.pool_state import LeaveReason, Machine, MachinePhase, OfferHold, RegionView
 from domain.contracts.status import Condition, ConditionType
 from domain.decisions.holds import REASON_QUOTA, REASON_UNANSWERED
 from domain.decisions.pool_costs import hourly_cost, month_cost
@@ -131,14 +131,20 @@ def _rebuild(draft: Draft) -> Verdict:
 
 
 def _capacity(draft: Draft) -> Verdict:
-    quota = [h for h in draft.state.holds if h.until > draft.now and h.reason.startswith(REASON_QUOTA)]
+    quota = [h for h in draft.state.holds if h.until > draft.now and h.reason.startswith(REASON_QUOTA)][:5]
     if quota:
-        named = "; ".join(f"{h.prefix} until {h.until:%H:%M:%S}Z ({h.reason})" for h in quota[:5])
-        return _yes("QuotaExceeded", named)
+        # Each is cut by itself, so that none takes the room of another's limit: numbers stand first.
+        room = _MAX_MESSAGE // len(quota) - len("; ")
+        return _yes(REASON_QUOTA, "; ".join(_quota_text(hold)[:room] for hold in quota))
     short = draft.resolved.spec.min_instances - sum(1 for m in draft.live() if m.leave is None)
     if short > 0 and draft.state.failed_rounds and draft.state.deletion is None:
         return _yes("BelowMinimum", f"{short} instances below minInstances: {draft.state.round_failure}")
     return _no("Sufficient")
+
+
+def _quota_text(hold: OfferHold) -> str:
+    why = hold.reason.removeprefix(f"{REASON_QUOTA}: ")
+    return f"{hold.prefix} until {hold.until:%H:%M:%S}Z: {why}"
 
 
 def _budget(draft: Draft) -> Verdict:

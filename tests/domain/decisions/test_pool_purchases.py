@@ -203,7 +203,7 @@ def test_p18_pool_closes_the_family_for_an_hour_on_a_quota_answer_and_moves_on()
     status, reason = world.condition("CapacityDegraded")
     assert (status, reason) == ("True", "QuotaExceeded")
     said = world.message("CapacityDegraded")
-    assert "LimitExceeded.SpotQuota the limit of spot instances is 20" in said
+    assert "LimitExceeded.SpotQuota spot vCPU in ap-guangzhou-3: 64 of 64 used" in said
     assert all(3500 < (h.until - NOON).total_seconds() < 3700 for h in world.state.holds)
     world.run(3700)
     assert world.condition("CapacityDegraded")[0] == "False"

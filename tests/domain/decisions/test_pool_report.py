@@ -9,13 +9,18 @@ import pytest
 import yaml
 
 from domain.contracts.catalogue import known_gpu_types
+from domain.contracts.errors import MAX_MESSAGE_CHARS, ErrorCode
+from domain.contracts.instances import Refusal
 from domain.contracts.offers import ProviderName
+from domain.contracts.pool_state import OfferHold
 from domain.contracts.resolved import ResolvedPool, Unresolved
+from domain.contracts.settings import PoolSettings
 from domain.contracts.status import ConditionType
 from domain.decisions import pool_interventions as people
+from domain.decisions.holds import with_refusal
 from domain.decisions.pool_draft import Draft
 from domain.decisions.pool_report import details, report
-from tests.domain.decisions.builders import NOON
+from tests.domain.decisions.builders import NOON, an_offer
 from tests.domain.decisions.pool_inputs import (
     EXAMPLES,
     a_node_class,
@@ -300,6 +305,24 @@ def test_provider_that_the_operator_does_not_serve_is_named(
     found = next(c for c in report(draft, WORKFLOW).conditions if c.type == "ProviderUnavailable")
     assert found.reason == reason
     assert text in found.message
+
+
+def test_p18_quota_condition_names_every_limit_however_long_the_vendors_texts_are() -> None:
+    holds: tuple[OfferHold, ...] = ()
+    for size in range(5):
+        offer = an_offer(region="ap-chongqing", zone="ap-chongqing-1", type_name=f"GN10Xp{size}.20XLARGE320")
+        numbers = f"spot vCPU in ap-chongqing-1: {size} of {size + 64} used"
+        text = f"{numbers}; tencent RunInstances: {'not today ' * 60}"[:MAX_MESSAGE_CHARS]
+        refusal = Refusal(code=ErrorCode.QUOTA, vendor_code="LimitExceeded.SpotQuota", message=text)
+        holds = with_refusal(holds, refusal, offer, PoolSettings(), now=NOON)
+    state = a_state_of(1).model_copy(update={"holds": holds})
+    conditions = report(Draft(a_resolved(), a_setting(), state, NOON), WORKFLOW).conditions
+    found = next(c for c in conditions if c.type == "CapacityDegraded")
+    assert (found.status, found.reason) == ("True", "QuotaExceeded")
+    for size in range(5):
+        assert f"GN10Xp{size}" in found.message
+        assert f"spot vCPU in ap-chongqing-1: {size} of {size + 64} used" in found.message
+    assert len(found.message) <= 1024
 
 
 def test_long_messages_are_cut() -> None:

@@ -21,7 +21,8 @@ GPUS = (10.0, 60.0)
 QUOTA_REFUSAL = Refusal(
     code=ErrorCode.QUOTA,
     vendor_code="LimitExceeded.SpotQuota",
-    message="the limit of spot instances is 20",
+    # As an adapter writes it.
+    message="spot vCPU in ap-guangzhou-3: 64 of 64 used; tencent RunInstances: LimitExceeded.SpotQuota: no",
 )
 
 
