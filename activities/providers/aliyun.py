@@ -1,7 +1,8 @@
 """Alibaba Cloud ECS: one account in one region, over ``alibabacloud_ecs20140526``.
 
 APIs: RunInstances, DeleteInstances, DescribeInstances, ModifyInstanceAutoReleaseTime,
-DescribeAvailableResource, DescribeSpotPriceHistory, TagResources, UntagResources (version 2014-05-26).
+DescribeAvailableResource, DescribeSpotPriceHistory, DescribeAccountAttributes, TagResources, UntagResources
+(version 2014-05-26).
 Auth: access key and secret from the credentials Secret, optionally with an STS token; ACS3-HMAC-SHA256.
 Source: ECS API reference and error tables (2021, single pages 2026) and the SDK's own texts (7.11.8).
 """
@@ -17,6 +18,7 @@ from typing import Final, TypeVar
 from pydantic import BaseModel
 
 from activities.providers import aliyun_answers as answers
+from activities.providers import aliyun_quotas, quotas
 from activities.providers.aliyun_errors import (
     CONCERNS_ONE_MACHINE,
     NAME,
@@ -250,7 +252,8 @@ class AliyunProvider:
         return CAPABILITIES
 
     def launch(self, request: LaunchRequest, user_data: str) -> LaunchResult:
-        """One RunInstances call; see the port."""
+        """One RunInstances call; when a quota refuses, one DescribeAccountAttributes call; see the port."""
+        until = quotas.deadline()
         flaw = launch_flaw(request, user_data)
         if flaw:
             return Rejected(code=ErrorCode.INVALID_REQUEST, vendor_code="", message=flaw)
@@ -259,12 +262,17 @@ class AliyunProvider:
             with translate_errors("RunInstances", creating=True):
                 answer = answers.RunInstances.model_validate(self._clients.get().call("RunInstances", body))
         except ProviderError as fault:
-            return market_answer(fault)
+            refused, told = market_answer(fault), aliyun_quotas.ANSWERED
+            return quotas.with_limit(refused, told, lambda: self._quotas(request.offer), until=until)
         ids = answer.instance_id_sets.instance_id_set
         if len(ids) != 1:
             text = f"success with {len(ids)} ids instead of one"
             raise ProviderError(ErrorCode.UNKNOWN_OUTCOME, text, provider=NAME, operation="RunInstances")
         return Created(instance_id=ids[0], zone=request.offer.zone)
+
+    def _quotas(self, offer: Offer) -> list[quotas.Quota]:
+        question, shape = aliyun_quotas.question(offer), answers.DescribeAccountAttributes
+        return aliyun_quotas.found(self._read("DescribeAccountAttributes", question, shape), offer)
 
     def terminate(self, instance_ids: Sequence[str]) -> None:
         """One DeleteInstances call, or one more per machine when one of them spoils the batch."""

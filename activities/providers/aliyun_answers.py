@@ -150,3 +150,35 @@ class DescribeSpotPriceHistory(_Answer):
     currency: str = ""
     next_offset: int = 0
     spot_prices: PriceChanges = Field(default_factory=PriceChanges)
+
+
+class AttributeValue(_Answer):
+    """A number of an attribute."""
+
+    value: int
+    zone_id: str = ""
+
+
+class AttributeValues(_Answer):
+    """Inner list of ``AttributeValues``."""
+
+    value_item: tuple[AttributeValue, ...] = ()
+
+
+class AccountAttribute(_Answer):
+    """One limit, or what of it is used."""
+
+    attribute_name: str
+    attribute_values: AttributeValues
+
+
+class AccountAttributes(_Answer):
+    """Inner list of ``AccountAttributeItems``."""
+
+    account_attribute_item: tuple[AccountAttribute, ...] = ()
+
+
+class DescribeAccountAttributes(_Answer):
+    """Answer of DescribeAccountAttributes; only attributes that are numbers are asked for."""
+
+    account_attribute_items: AccountAttributes

@@ -2,7 +2,8 @@
 
 APIs: RunInstances, TerminateInstances, DescribeInstances, DescribeSpotInstanceRequests, DescribeImages,
 DescribeInstanceTypeOfferings, DescribeSpotPriceHistory, CreateTags, DeleteTags, DescribeVolumes,
-DeleteVolume, DescribeAddresses, ReleaseAddress (version 2016-11-15). There is no dead-man switch.
+DeleteVolume, DescribeAddresses, ReleaseAddress (version 2016-11-15); of the Service Quotas API
+GetServiceQuota (2019-06-24). There is no dead-man switch.
 Auth: access key and secret from the credentials Secret, optionally with a session token; Signature Version 4.
 Source: the service model of botocore 1.44.8 and the EC2 user guide (2023).
 """
@@ -17,11 +18,11 @@ from typing import Final, TypeVar
 from pydantic import BaseModel
 
 from activities.providers import aws_answers as answers
-from activities.providers import aws_leftovers
+from activities.providers import aws_leftovers, aws_quotas, quotas
 from activities.providers.aws_errors import (
     BUSY_RETRY_AFTER,
     CONCERNS_ONE_MACHINE,
-    NOT_OFFERED,
+    market_answer,
     translate_errors,
 )
 from activities.providers.aws_sdk import Ec2Calls
@@ -38,7 +39,6 @@ from domain.contracts.instances import (
     LaunchRequest,
     LaunchResult,
     OfferQuery,
-    Refusal,
     Rejected,
 )
 from domain.contracts.leftovers import Leftover
@@ -258,7 +258,11 @@ class AwsProvider:
         return CAPABILITIES
 
     def launch(self, request: LaunchRequest, user_data: str) -> LaunchResult:
-        """One RunInstances call, before it one DescribeImages call for each new image; see the port."""
+        """One RunInstances call, before it one DescribeImages call for each new image; see the port.
+
+        A spot refusal for a quota costs one GetServiceQuota call more.
+        """
+        until = quotas.deadline()
         flaw = launch_flaw(request, user_data)
         if flaw:
             return Rejected(code=ErrorCode.INVALID_REQUEST, vendor_code="", message=flaw)
@@ -267,13 +271,22 @@ class AwsProvider:
             with translate_errors("RunInstances", creating=True):
                 answer = answers.RunInstances.model_validate(self._clients.get().call("RunInstances", body))
         except ProviderError as fault:
-            return _market_answer(fault)
+            refused, told = market_answer(fault), aws_quotas.ANSWERED
+            return quotas.with_limit(refused, told, lambda: self._quotas(request.offer), until=until)
         if len(answer.instances) != 1:
             text = f"success with {len(answer.instances)} instances instead of one"
             raise ProviderError(ErrorCode.UNKNOWN_OUTCOME, text, provider=NAME, operation="RunInstances")
         (launched,) = answer.instances
         self._expect(launched.instance_id)
         return Created(instance_id=launched.instance_id, zone=launched.placement.availability_zone)
+
+    def _quotas(self, offer: Offer) -> list[quotas.Quota]:
+        code = aws_quotas.code_of(offer)
+        if not code:
+            return aws_quotas.found(None, offer)
+        with translate_errors("GetServiceQuota"):
+            answer = answers.GetServiceQuota.model_validate(self._clients.get().quota("ec2", code))
+        return aws_quotas.found(answer, offer)
 
     def _root_device(self, image_id: str) -> str:
         """Name of an image's root device, which never changes."""
@@ -521,26 +534,6 @@ def build(
         turn: Taken before each request.
     """
     return AwsProvider(key, credentials, AwsSettings(endpoint=endpoint), turn=turn)
-
-
-def _market_answer(fault: ProviderError) -> LaunchResult:
-    """The value that a fault of a create call stands for.
-
-    Raises:
-        ProviderError: the same fault, when it is no answer of the market.
-    """
-    match fault.code:
-        case ErrorCode.INSUFFICIENT_CAPACITY | ErrorCode.QUOTA | ErrorCode.PRICE_TOO_LOW as code:
-            return Refusal(
-                code=code,
-                vendor_code=fault.vendor_code,
-                message=str(fault),
-                not_offered=fault.vendor_code in NOT_OFFERED,
-            )
-        case ErrorCode.INVALID_REQUEST | ErrorCode.UNAUTHENTICATED | ErrorCode.FORBIDDEN as code:
-            return Rejected(code=code, vendor_code=fault.vendor_code, message=str(fault))
-        case _:
-            raise fault
 
 
 def _condition(name: str, values: Sequence[str]) -> dict[str, object]:

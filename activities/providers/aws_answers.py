@@ -187,3 +187,15 @@ class DescribeAddresses(_Answer):
     """Answer of DescribeAddresses, which has no pages."""
 
     addresses: tuple[Address, ...]
+
+
+class ServiceQuota(_Answer):
+    """One limit; it has no use beside it."""
+
+    value: float
+
+
+class GetServiceQuota(_Answer):
+    """Answer of GetServiceQuota, of the Service Quotas API."""
+
+    quota: ServiceQuota

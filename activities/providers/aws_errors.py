@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from activities.providers.aws_sdk import NOT_USABLE, AnsweredError, UnansweredError
 from domain.contracts.errors import ErrorCode, ProviderError
+from domain.contracts.instances import LaunchResult, Refusal, Rejected
 from domain.contracts.offers import ProviderName
 
 # Codes are matched by their longest listed prefix. Source: the table of errors in the EC2 API reference.
@@ -34,12 +35,18 @@ ERROR_CODES: Final[Mapping[str, ErrorCode]] = {
     "SignatureDoesNotMatch": ErrorCode.UNAUTHENTICATED,
     NOT_USABLE: ErrorCode.UNAUTHENTICATED,
     "AuthFailure.ServiceLinkedRoleCreationNotPermitted": ErrorCode.FORBIDDEN,
+    "AccessDenied": ErrorCode.FORBIDDEN,  # this and the next four are of the Service Quotas API
+    "InvalidSignature": ErrorCode.UNAUTHENTICATED,
+    "UnrecognizedClient": ErrorCode.UNAUTHENTICATED,
+    "TooManyRequests": ErrorCode.THROTTLED,
+    "ServiceException": ErrorCode.UNAVAILABLE,
     "Blocked": ErrorCode.FORBIDDEN,
     "OperationNotPermitted": ErrorCode.FORBIDDEN,
     "OptInRequired": ErrorCode.FORBIDDEN,
     "PendingVerification": ErrorCode.FORBIDDEN,
     "UnauthorizedOperation": ErrorCode.FORBIDDEN,
     "InvalidInstanceID.NotFound": ErrorCode.NOT_FOUND,
+    "NoSuchResource": ErrorCode.NOT_FOUND,  # Service Quotas
     "ConcurrentTagAccess": ErrorCode.CONFLICT,
     "IncorrectInstanceState": ErrorCode.CONFLICT,
     "IncorrectState": ErrorCode.CONFLICT,
@@ -131,3 +138,23 @@ def translate_errors(operation: str, *, creating: bool = False) -> Generator[Non
         text = f"unreadable answer: {fields}"
         # Cut off, since pydantic quotes what it read.
         raise ProviderError(lost, text, provider=ProviderName.AWS, operation=operation) from None
+
+
+def market_answer(fault: ProviderError) -> LaunchResult:
+    """The value that a fault of a create call stands for.
+
+    Raises:
+        ProviderError: the same fault, when it is no answer of the market.
+    """
+    match fault.code:
+        case ErrorCode.INSUFFICIENT_CAPACITY | ErrorCode.QUOTA | ErrorCode.PRICE_TOO_LOW as code:
+            return Refusal(
+                code=code,
+                vendor_code=fault.vendor_code,
+                message=str(fault),
+                not_offered=fault.vendor_code in NOT_OFFERED,
+            )
+        case ErrorCode.INVALID_REQUEST | ErrorCode.UNAUTHENTICATED | ErrorCode.FORBIDDEN as code:
+            return Rejected(code=code, vendor_code=fault.vendor_code, message=str(fault))
+        case _:
+            raise fault

@@ -16,6 +16,7 @@ import botocore.loaders
 import botocore.session
 from boto3.session import Session
 from botocore import xform_name
+from botocore.client import BaseClient
 from botocore.config import Config
 from botocore.exceptions import (
     BotoCoreError,
@@ -72,7 +73,7 @@ class UnansweredError(Exception):
 
 
 class Ec2Calls:
-    """EC2 calls with one pair of keys in one region. Safe to use from several threads."""
+    """EC2 and quota calls with one pair of keys in one region. Safe to use from several threads."""
 
     def __init__(
         self,
@@ -112,11 +113,9 @@ class Ec2Calls:
             # A session is not safe between threads, so it serves to build the client and nothing else.
             session = _session(region, keys, identity)
             self._role = session.get_credentials() if identity else None
-            self._client = session.client(
-                "ec2",
-                endpoint_url=f"{endpoint.protocol}://{endpoint.host}" if endpoint else None,
-                config=config,
-            )
+            url = f"{endpoint.protocol}://{endpoint.host}" if endpoint else None
+            self._client = session.client("ec2", endpoint_url=url, config=config)
+            self._quotas = session.client("service-quotas", endpoint_url=url, config=config)
         except BotoCoreError as fault:
             raise UnansweredError(type(fault).__name__, never_left=True) from fault
 
@@ -135,12 +134,21 @@ class Ec2Calls:
             UnansweredError: nobody can say what the cloud did.
             ValueError: the SDK does not take these parameters; nothing was sent.
         """
+        return self._send(self._client, operation, parameters)
+
+    def quota(self, service: str, code: str) -> Mapping[str, object]:
+        """Ask the Service Quotas API for the limit with this code; otherwise as ``call``."""
+        return self._send(self._quotas, "GetServiceQuota", {"ServiceCode": service, "QuotaCode": code})
+
+    def _send(
+        self, client: BaseClient, operation: str, parameters: Mapping[str, object]
+    ) -> Mapping[str, object]:
         self._take_role()
         self._turn(LANES.get(operation, Lane.READINGS))
         # The causes are cut off (from None): some carry the whole answer or the parameters with the user
         # data, and a cause is written to workflow history.
         try:
-            return cast("Mapping[str, object]", getattr(self._client, xform_name(operation))(**parameters))
+            return cast("Mapping[str, object]", getattr(client, xform_name(operation))(**parameters))
         except ClientError as fault:
             raise _answered(fault.response) from None
         except ParamValidationError:
@@ -168,6 +176,7 @@ class Ec2Calls:
     def close(self) -> None:
         """Release connections."""
         self._client.close()
+        self._quotas.close()
 
 
 def public_text(message: str) -> str:

@@ -1,8 +1,8 @@
 """Huawei Cloud ECS: one account in one region, over ``huaweicloudsdkecs``.
 
 APIs: CreatePostPaidServers, ShowJob, DeleteServers, ListServersDetails, ListFlavorSellPolicies,
-BatchCreateServerTags, BatchDeleteServerTags, UpdateServerAutoTerminateTime (v1); of the billing service
-ListOnDemandResourceRatings (v2); of EVS and EIP see ``huawei_leftovers``.
+BatchCreateServerTags, BatchDeleteServerTags, UpdateServerAutoTerminateTime, ShowServerLimits (v1); of the
+billing service ListOnDemandResourceRatings (v2); of EVS and EIP see ``huawei_leftovers``.
 Auth: access key and secret from the credentials Secret, optionally with a security token; SDK-HMAC-SHA256.
 The Secret's ``projectId.<region>`` or ``projectId`` names the project; without them it is looked up.
 Source: the SDK's own texts (3.1.219, 2026) and the ECS error tables (2026).
@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 from pydantic import BaseModel
 
 from activities.providers import huawei_answers as answers
-from activities.providers import huawei_leftovers, huawei_tags
+from activities.providers import huawei_leftovers, huawei_quotas, huawei_tags, quotas
 from activities.providers.base import Capability, Credentials, Turn, at_once
 from activities.providers.dead_man import to_second
 from activities.providers.endpoints import endpoint_from
@@ -190,17 +190,25 @@ class HuaweiProvider:
 
         Stock and quota are answered by the job. When the job does not end in time, or cannot be read, the
         machine is ``Created`` all the same: its id is known, and what becomes of it is seen by reading it.
+        A refusal for a quota costs one ShowServerLimits call more.
         """
         flaw = launch_flaw(request, user_data)
         if flaw:
             return Rejected(code=ErrorCode.INVALID_REQUEST, vendor_code="", message=flaw)
         until = time.monotonic() + self._settings.launch_seconds
+        answer, told = self._bought(request, user_data, until), huawei_quotas.ANSWERED
+        return quotas.with_limit(answer, told, lambda: self._quotas(request.offer), until=until)
+
+    def _bought(self, request: LaunchRequest, user_data: str, until: float) -> LaunchResult:
         try:
             made = self._create(request, user_data)
             job = self._followed(made.job_id, until) if made.job_id else None
             return self._outcome(made, job, request.offer.zone)
         except ProviderError as fault:
             return market_answer(fault)
+
+    def _quotas(self, offer: Offer) -> list[quotas.Quota]:
+        return huawei_quotas.found(self._read("ShowServerLimits", answers.ServerLimits), offer)
 
     def _create(self, request: LaunchRequest, user_data: str) -> answers.CreatedServers:
         """Send the purchase; a bid that is refused for being too high is left out, which is a lower one."""

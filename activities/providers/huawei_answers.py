@@ -161,3 +161,26 @@ class Rating(_Answer):
     measure_id: int | None = None
     currency: Text = ""
     """Empty on the China site."""
+
+
+class Limits(_Answer):
+    """Limits of a project and what of them is used; memory in MB, -1 is no limit."""
+
+    max_instances: int = Field(default=-1, alias="maxTotalInstances")
+    used_instances: int = Field(default=0, alias="totalInstancesUsed")
+    max_cores: int = Field(default=-1, alias="maxTotalCores")
+    used_cores: int = Field(default=0, alias="totalCoresUsed")
+    max_ram: int = Field(default=-1, alias="maxTotalRAMSize")
+    used_ram: int = Field(default=0, alias="totalRAMUsed")
+    max_spot_instances: int = Field(default=-1, alias="maxTotalSpotInstances")
+    used_spot_instances: int = Field(default=0, alias="totalSpotInstancesUsed")
+    max_spot_cores: int = Field(default=-1, alias="maxTotalSpotCores")
+    used_spot_cores: int = Field(default=0, alias="totalSpotCoresUsed")
+    max_spot_ram: int = Field(default=-1, alias="maxTotalSpotRAMSize")
+    used_spot_ram: int = Field(default=0, alias="totalSpotRAMUsed")
+
+
+class ServerLimits(_Answer):
+    """Answer of ShowServerLimits."""
+
+    absolute: Limits

@@ -1,8 +1,8 @@
 """Tencent Cloud CVM: one account in one region, over ``tencentcloud-sdk-python-cvm``.
 
-APIs: RunInstances, TerminateInstances, DescribeInstances, DescribeZoneInstanceConfigInfos, and
-ImportInstancesActionTimer, DeleteInstancesActionTimer, DescribeInstancesActionTimer (2017-03-12);
-TagResources, UnTagResources of the tag service (2018-08-13).
+APIs: RunInstances, TerminateInstances, DescribeInstances, DescribeZoneInstanceConfigInfos,
+DescribeAccountQuota, and ImportInstancesActionTimer, DeleteInstancesActionTimer,
+DescribeInstancesActionTimer (2017-03-12); TagResources, UnTagResources of the tag service (2018-08-13).
 Auth: secret id and key from the credentials Secret, optionally with a token; TC3-HMAC-SHA256.
 Source: the SDK's own texts and error lists (cvm 3.1.178, 2026) and the CVM API documentation (2024).
 """
@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 
 from pydantic import BaseModel
 
+from activities.providers import quotas, tencent_quotas
 from activities.providers import tencent_answers as answers
 from activities.providers import tencent_timers as timers
 from activities.providers.base import Capability, Credentials, Turn, at_once
@@ -229,7 +230,8 @@ class TencentProvider:
         return CAPABILITIES
 
     def launch(self, request: LaunchRequest, user_data: str) -> LaunchResult:
-        """One RunInstances call; see the port."""
+        """One RunInstances call; when a quota refuses, one DescribeAccountQuota call; see the port."""
+        until = quotas.deadline()
         flaw = launch_flaw(request, user_data)
         if flaw:
             return Rejected(code=ErrorCode.INVALID_REQUEST, vendor_code="", message=flaw)
@@ -240,11 +242,16 @@ class TencentProvider:
                     self._clients.get().compute("RunInstances", body)
                 )
         except ProviderError as fault:
-            return market_answer(fault)
+            refused, told = market_answer(fault), tencent_quotas.ANSWERED
+            return quotas.with_limit(refused, told, lambda: self._quotas(request.offer), until=until)
         if len(answer.instance_id_set) != 1:
             text = f"success with {len(answer.instance_id_set)} ids instead of one"
             raise ProviderError(ErrorCode.UNKNOWN_OUTCOME, text, provider=NAME, operation="RunInstances")
         return Created(instance_id=answer.instance_id_set[0], zone=request.offer.zone)
+
+    def _quotas(self, offer: Offer) -> list[quotas.Quota]:
+        question, shape = tencent_quotas.question(offer), answers.DescribeAccountQuota
+        return tencent_quotas.found(self._read("DescribeAccountQuota", question, shape), offer)
 
     def terminate(self, instance_ids: Sequence[str]) -> None:
         """One TerminateInstances call; where one machine spoils the batch, a few more to leave it out."""

@@ -104,6 +104,33 @@ class DescribeZoneInstanceConfigInfos(_Answer):
     instance_type_quota_set: Annotated[tuple[SoldType, ...], BeforeValidator(_none_is_empty)] = ()
 
 
+class ZoneQuota(_Answer):
+    """One limit in one zone."""
+
+    zone: str
+    total_quota: int
+    used_quota: int
+
+
+class AccountQuota(_Answer):
+    """Limits by kind; those that were not asked for are null."""
+
+    spot_paid_quota_set: Annotated[tuple[ZoneQuota, ...], BeforeValidator(_none_is_empty)] = ()
+    post_paid_quota_set: Annotated[tuple[ZoneQuota, ...], BeforeValidator(_none_is_empty)] = ()
+
+
+class AccountQuotaOverview(_Answer):
+    """Limits of a region."""
+
+    account_quota: AccountQuota
+
+
+class DescribeAccountQuota(_Answer):
+    """Answer of DescribeAccountQuota."""
+
+    account_quota_overview: AccountQuotaOverview
+
+
 class FailedResource(_Answer):
     """A machine whose tags were not changed."""
 

@@ -77,7 +77,9 @@ class SettingsRequest(_Body):
     end_seconds: NonNegativeFloat | None = None
     invisible_seconds: NonNegativeFloat | None = None
     quota: NonNegativeInt | None = None
+    on_demand_quota: NonNegativeInt | None = None
     no_quota: bool = False
+    """Lift both."""
     rates_per_second: dict[str, NonNegativeInt] = Field(default_factory=dict)
     default_rate_per_second: NonNegativeInt | None = None
 
@@ -297,8 +299,10 @@ class AdminApi:
         )
         for name, seconds in latencies.items():
             setattr(self._cloud.ledger.settings, name, seconds)
-        if body.quota is not None or body.no_quota:
-            self._cloud.settings.quota = body.quota
+        for name in ("quota", "on_demand_quota"):
+            limit: int | None = getattr(body, name)
+            if limit is not None or body.no_quota:
+                setattr(self._cloud.settings, name, limit)
         self._cloud.rates.per_second.update(body.rates_per_second)
         if body.default_rate_per_second is not None:
             self._cloud.rates.default = body.default_rate_per_second

@@ -21,6 +21,7 @@ from sandbox.clouds import aliyun_parameters as parameters
 from sandbox.clouds import aliyun_purchase as purchase
 from sandbox.clouds.aliyun_signature import SignatureCheck
 from sandbox.clouds.cloud import (
+    PLENTY,
     Call,
     Cloud,
     CloudSettings,
@@ -91,6 +92,7 @@ class AliyunCloud(Cloud):
             "DescribeAvailableResource": self._describe_available_resource,
             "DescribeSpotPriceHistory": self._describe_spot_price_history,
             "DescribePrice": self._describe_price,
+            "DescribeAccountAttributes": self._describe_account_attributes,
             "TagResources": self._tag_resources,
             "UntagResources": self._untag_resources,
         }
@@ -408,6 +410,23 @@ class AliyunCloud(Cloud):
         details = [{"Resource": name, **amount} for (name, _, _), amount in zip(parts, amounts, strict=True)]
         price = {**total, "Currency": CURRENCY, "DetailInfos": {"DetailInfo": details}}
         return Result({"PriceInfo": {"Price": price, "Rules": {"Rule": []}}})
+
+    def _describe_account_attributes(self, call: Call) -> Result:
+        wanted = _wanted(call, parameters.DescribeAccountAttributes)
+        values: dict[str, int] = {}
+        for spot, kind in ((True, "spot"), (False, "postpaid")):
+            limit = self.quota_limit(spot=spot)
+            values[f"max-{kind}-instance-vcpu-count"] = PLENTY if limit is None else limit
+            values[f"used-{kind}-instance-vcpu-count"] = sum(
+                self.quota_units(machine.order.instance_type, spot=spot)
+                for machine in self.ledger.live()
+                if (machine.order.region, machine.order.spot) == (wanted.region_id, spot)
+            )
+        items = [
+            {"AttributeName": name, "AttributeValues": {"ValueItem": [{"Value": str(values[name])}]}}
+            for name in wanted.attribute_name or sorted(values)
+        ]
+        return Result({"AccountAttributeItems": {"AccountAttributeItem": items}})
 
     def _zones(self, region: str, zone: str) -> tuple[str, ...]:
         """Zones of a region, narrowed to one when given."""

@@ -178,6 +178,21 @@ class DescribePrice(Parameters):
     system_disk: SystemDisk = Field(default_factory=SystemDisk)
 
 
+class DescribeAccountAttributes(Parameters):
+    """Limits of the account, and what of them is used. The vendor has more attributes; these are played."""
+
+    attribute_name: tuple[
+        Literal[
+            "max-postpaid-instance-vcpu-count",
+            "max-spot-instance-vcpu-count",
+            "used-postpaid-instance-vcpu-count",
+            "used-spot-instance-vcpu-count",
+        ],
+        ...,
+    ] = Field(default=(), max_length=8)
+    zone_id: str = ""
+
+
 class TagResources(Parameters):
     """Add tags to instances."""
 
@@ -205,6 +220,7 @@ ACTIONS: Final[dict[str, type[Parameters]]] = {
         DescribeAvailableResource,
         DescribeSpotPriceHistory,
         DescribePrice,
+        DescribeAccountAttributes,
         TagResources,
         UntagResources,
     )

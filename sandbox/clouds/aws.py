@@ -22,6 +22,7 @@ from sandbox.clouds import aws_filters as filters
 from sandbox.clouds import aws_listing as listing
 from sandbox.clouds import aws_parameters as parameters
 from sandbox.clouds import aws_purchase as purchase
+from sandbox.clouds import aws_quotas as quotas
 from sandbox.clouds import aws_signature as signature
 from sandbox.clouds import aws_xml as xml
 from sandbox.clouds.aws_offers import CNY_PER_USD, Shelf, usd
@@ -86,16 +87,21 @@ class AwsCloud(Cloud):
             "DeleteVolume": self._delete_volume,
             "DescribeAddresses": self._describe_addresses,
             "ReleaseAddress": self._release_address,
+            quotas.ACTION: self._get_quota,
         }
 
     @override
     def action_of(self, request: WireRequest) -> str:
-        """The form's action."""
+        """The form's action; the quota service names its own in a header."""
+        if quotas.is_asked(request):
+            return request.headers["x-amz-target"].rpartition(".")[2]
         return parse_qs(request.body.decode("utf-8", "replace")).get("Action", [""])[0]
 
     @override
     def open(self, request: WireRequest) -> Call:
         """Verify, then decode the form. The region is that of the signature's scope."""
+        if quotas.is_asked(request):
+            return self._opened_quota(request)
         scope = signature.verify(request, self.account, now=self.clock())
         if (request.method, request.target) != ("POST", "/"):
             raise VendorError("InvalidRequest", "Parameters are sent in the body of a POST to /.", status=400)
@@ -114,6 +120,18 @@ class AwsCloud(Cloud):
         )
         return self._aimed(call, wanted) if isinstance(wanted, parameters.RunInstances) else call
 
+    def _opened_quota(self, request: WireRequest) -> Call:
+        scope, wanted = quotas.opened(request, self.account, now=self.clock())
+        if scope.region not in self.inventory.zones:
+            raise VendorError("UnrecognizedClientException", "The security token is invalid.", status=400)
+        return Call(
+            action=quotas.ACTION,
+            region=scope.region,
+            access_key_id=scope.access_key_id,
+            parameters=wanted.model_dump(by_alias=True),
+            decoded=wanted,
+        )
+
     def _aimed(self, call: Call, wanted: parameters.RunInstances) -> Call:
         """A purchase with its zone, type and token, so that faults can aim."""
         zone = purchase.zone_of(wanted, call.region, self.inventory)
@@ -126,17 +144,23 @@ class AwsCloud(Cloud):
 
     @override
     def answer(self, payload: Mapping[str, object], request_id: str) -> WireAnswer:
-        """HTTP 200 and XML; the payload's one name is the root element."""
+        """HTTP 200 and XML; the payload's one name is the root element. A quota comes as JSON."""
+        if "Quota" in payload:
+            return quotas.answer(payload, request_id)
         return WireAnswer(200, xml.HEADERS, xml.success(payload, request_id))
 
     @override
     def refuse(self, error: VendorError, request_id: str) -> WireAnswer:
-        """The vendor's error body."""
+        """The vendor's error body, in the form of the service that was called."""
+        if error.action == quotas.ACTION:
+            return quotas.refuse(error, request_id)
         return WireAnswer(error.status, xml.HEADERS, xml.failure(error.code, error.message, request_id))
 
     @override
     def throttled(self, call: Call) -> VendorError:
-        """HTTP 503."""
+        """HTTP 503 from EC2."""
+        if call.action == quotas.ACTION:
+            return quotas.throttled()
         return VendorError("RequestLimitExceeded", "Request limit exceeded.", status=503)
 
     @override
@@ -224,9 +248,10 @@ class AwsCloud(Cloud):
     def _count(self, order: Order, wanted: parameters.RunInstances) -> int:
         """As many as stock and quota allow up to MaxCount, but not fewer than MinCount."""
         allowed = self.free(self.place(order.zone, order.instance_type))
-        if self.settings.quota is not None and order.spot:
-            used = sum(m.order.spot and m.order.region == order.region for m in self.ledger.live())
-            allowed = min(allowed, self.settings.quota - used)
+        limit = self.quota_limit(spot=order.spot)
+        if limit is not None:
+            left = limit - self.quota_used(order)
+            allowed = min(allowed, left // self.quota_units(order.instance_type, spot=order.spot))
         return min(wanted.max_count, max(allowed, wanted.min_count))
 
     def _shortage(self, fault: ShortageError, order: Order, limit: Decimal | None) -> VendorError:
@@ -244,14 +269,34 @@ class AwsCloud(Cloud):
                 text = f"Your requested instance type ({kind}) is not supported in {zone}."
                 return VendorError("Unsupported", text, status=400)
             case ShortageKind.QUOTA:
-                code = "MaxSpotInstanceCountExceeded" if order.spot else "VcpuLimitExceeded"
-                return VendorError(code, "You have requested more than your limit allows.", status=400)
+                if order.spot:
+                    text = "Max spot instance count exceeded"
+                    return VendorError("MaxSpotInstanceCountExceeded", text, status=400)
+                return VendorError("VcpuLimitExceeded", self._vcpu_limit_text(), status=400)
             case ShortageKind.PRICE:
                 text = (
                     f"Your Spot request price of {limit} is lower than the minimum required Spot request "
                     f"fulfillment price of {usd(order.price_per_hour)}."
                 )
                 return VendorError("SpotMaxPriceTooLow", text, status=400)
+
+    def _vcpu_limit_text(self) -> str:
+        return (
+            "You have requested more vCPU capacity than your current vCPU limit of "
+            f"{self.quota_limit(spot=False) or 0} allows for the instance bucket that the specified instance "
+            "type belongs to."
+        )
+
+    @override
+    def counts_together(self, order: Order, other: Order) -> bool:
+        """By group of families."""
+        groups = {quotas.group_of(each.instance_type, spot=each.spot) for each in (order, other)}
+        return super().counts_together(order, other) and len(groups) == 1
+
+    def _get_quota(self, call: Call) -> Result:
+        limits = {"spot": self.quota_limit(spot=True), "on_demand": self.quota_limit(spot=False)}
+        assert isinstance(call.decoded, quotas.GetServiceQuota)  # noqa: S101 - of this action only
+        return Result(quotas.answered(call.decoded, call.region, **limits))
 
     # Machines -------------------------------------------------------------------------------------------
 

@@ -43,8 +43,8 @@ class Scope:
         return f"{self.date}/{self.region}/{self.service}/aws4_request"
 
 
-def verify(request: WireRequest, account: Account, *, now: datetime) -> Scope:
-    """Who signed this request, and for which region.
+def verify(request: WireRequest, account: Account, *, now: datetime, service: str = SERVICE) -> Scope:
+    """Who signed this request, and for which region; ``service`` is the one that was called.
 
     Raises:
         VendorError: the signature is missing, wrong, or of another time.
@@ -57,7 +57,7 @@ def verify(request: WireRequest, account: Account, *, now: datetime) -> Scope:
     _check_signed_names(request.headers, signed)
     _check_date(request.headers["x-amz-date"], scope, now)
     secret = account.keys.get(scope.access_key_id)
-    if secret is None or scope.service != SERVICE:
+    if secret is None or scope.service != service:
         raise _not_valid()
     if not hmac.compare_digest(signature_of(request, scope, signed, secret), match["signature"]):
         raise _not_valid()

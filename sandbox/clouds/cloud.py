@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import StrEnum
-from typing import ClassVar
+from typing import ClassVar, Final
 from urllib.parse import urlsplit
 
-from domain.contracts.offers import ProviderName
+from domain.contracts.catalogue import instance_type
+from domain.contracts.offers import InstanceType, ProviderName
 from sandbox.clouds.faults import FaultBoard, FaultKind, Target
 from sandbox.clouds.hooks import HookBoard
 from sandbox.clouds.inventory import Account, Inventory
@@ -22,6 +23,9 @@ from sandbox.clouds.leftovers import Leftovers
 from sandbox.clouds.rates import RateLimits
 from sandbox.clouds.requests import RequestLog
 from sandbox.market import Market, Place, UnknownTypeError
+
+PLENTY: Final = 100_000
+"""The limit that is told where none is set, by vendors that have no word for it."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,8 @@ class VendorError(Exception):
         self, code: str, message: str, *, status: int = 200, headers: Mapping[str, str] | None = None
     ) -> None:
         super().__init__(f"{code}: {message}")
+        self.action = ""
+        """What was refused, as the server knows it: some vendors word it by the service."""
         self.code = code
         self.message = message
         self.status = status
@@ -122,7 +128,9 @@ class CloudSettings:
     """What a simulated cloud is made of, beside its dialect.
 
     Attributes:
-        quota: Live spot machines that the account may have in a region; None means no limit.
+        quota: Limit of the account for live spot machines, in the vendor's unit: vCPUs or machines, of a
+            zone or a region; None means no limit.
+        on_demand_quota: The same for machines that are not spot.
     """
 
     market: Market
@@ -131,6 +139,7 @@ class CloudSettings:
     ledger: LedgerSettings = field(default_factory=LedgerSettings)
     clock: Callable[[], datetime] = utc_now
     quota: int | None = None
+    on_demand_quota: int | None = None
 
 
 class Cloud(ABC):
@@ -254,12 +263,41 @@ class Cloud(ABC):
             left = f"{free} left of {place.instance_type} in {place.zone}"
             raise ShortageError(ShortageKind.NO_STOCK, left)
 
+    def quota_limit(self, *, spot: bool) -> int | None:
+        """The account's limit in the vendor's unit; None means none."""
+        return self.settings.quota if spot else self.settings.on_demand_quota
+
+    def quota_units(self, instance_type: str, *, spot: bool) -> int:
+        """What one machine takes of the quota: its vCPUs, where a dialect does not say otherwise."""
+        del spot
+        return self.row(instance_type).vcpu_count
+
+    def counts_together(self, order: Order, other: Order) -> bool:
+        """Whether a machine counts against the quota of an order: by region and capacity type."""
+        return (order.region, order.spot) == (other.region, other.spot)
+
+    def quota_used(self, order: Order) -> int:
+        """What live machines take of the quota that an order needs."""
+        return sum(
+            self.quota_units(machine.order.instance_type, spot=machine.order.spot)
+            for machine in self.ledger.live()
+            if self.counts_together(order, machine.order)
+        )
+
+    def row(self, type_name: str) -> InstanceType:
+        """The catalogue's row of a type; that a purchase names one was checked before."""
+        row = instance_type(self.provider, type_name)
+        if row is None:
+            raise LookupError(f"no instance type {type_name}")
+        return row
+
     def _check_quota(self, order: Order, count: int) -> None:
-        if self.settings.quota is None or not order.spot:
+        limit = self.quota_limit(spot=order.spot)
+        if limit is None:
             return
-        used = sum(m.order.spot and m.order.region == order.region for m in self.ledger.live())
-        if used + count > self.settings.quota:
-            raise ShortageError(ShortageKind.QUOTA, f"{used} of {self.settings.quota} spot instances in use")
+        used = self.quota_used(order)
+        if used + count * self.quota_units(order.instance_type, spot=order.spot) > limit:
+            raise ShortageError(ShortageKind.QUOTA, f"{used} of {limit} in use")
 
     def _boot(self, target: Target) -> Boot:
         fault = self.faults.strike(target, FaultKind.BOOT_FAILS, FaultKind.BOOT_NEVER)

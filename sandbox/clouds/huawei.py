@@ -17,7 +17,7 @@ from typing import ClassVar, Final, TypeVar, cast
 
 from typing_extensions import override
 
-from domain.contracts.catalogue import CATALOGUE, instance_type
+from domain.contracts.catalogue import CATALOGUE
 from domain.contracts.offers import InstanceType, ProviderName
 from sandbox.clouds import huawei_jobs as jobs
 from sandbox.clouds import huawei_listing as listing
@@ -396,7 +396,7 @@ class HuaweiCloud(Cloud):
 
     def _shown(self, machine: Machine) -> dict[str, object]:
         disks = [each.id for each in self.leftovers.of(machine.id) if each.kind == "volume"]
-        row = _row(machine.order.instance_type)
+        row = self.row(machine.order.instance_type)
         return listing.shown(machine, self.projects[machine.order.region], row, disks)
 
     def _named(self, region: str, server_id: str) -> Machine:
@@ -452,18 +452,22 @@ class HuaweiCloud(Cloud):
 
     def _limits(self, call: Call) -> Result:
         live = [machine for machine in self.ledger.live() if machine.order.region == call.region]
-        spot = [machine for machine in live if machine.order.spot]
-        quota = -1 if self.settings.quota is None else self.settings.quota
-        cores = sum(_row(machine.order.instance_type).vcpu_count for machine in spot)
-        absolute = {
-            "maxTotalInstances": -1,
-            "totalInstancesUsed": len(live),
-            "maxTotalSpotInstances": quota,
-            "totalSpotInstancesUsed": len(spot),
-            "maxTotalSpotCores": -1,
-            "totalSpotCoresUsed": cores,
+        rows = [(self.row(machine.order.instance_type), machine.order.spot) for machine in live]
+        limits = {
+            **listing.limits("", self.quota_limit(spot=False), [row for row, _ in rows]),
+            **listing.limits("Spot", self.quota_limit(spot=True), [row for row, spot in rows if spot]),
         }
-        return Result({"absolute": absolute})
+        return Result({"absolute": limits})
+
+    @override
+    def quota_units(self, instance_type: str, *, spot: bool) -> int:
+        """Machines are counted."""
+        return 1
+
+    @override
+    def counts_together(self, order: Order, other: Order) -> bool:
+        """Spot machines have a limit of their own; the other one is for all machines."""
+        return order.region == other.region and (other.spot or not order.spot)
 
     def _rate(self, call: Call) -> Result:
         """List prices; the price of spot capacity is not among them."""
@@ -575,13 +579,6 @@ def _after(names: Sequence[str], marker: str) -> int:
 
 def _not_found(server_id: str) -> VendorError:
     return VendorError("Ecs.0114", f"Instance[{server_id}] could not be found.", status=404)
-
-
-def _row(type_name: str) -> InstanceType:
-    row = instance_type(ProviderName.HUAWEI, type_name)
-    if row is None:  # the purchase checked it
-        raise LookupError(f"no instance type {type_name}")
-    return row
 
 
 def _json(status: int, body: Mapping[str, object], request_id: str) -> WireAnswer:

@@ -109,6 +109,24 @@ def policy(number: int, row: InstanceType, zone: str, mode: str, *, some: bool) 
 MODES: Final = (ON_DEMAND, SPOT)
 
 
+def limits(kind: str, most: int | None, used: Sequence[InstanceType]) -> dict[str, object]:
+    """Limits of the account and what of them is used; -1 is no limit, and only machines have one here.
+
+    Args:
+        kind: ``Spot``, or empty for all machines.
+        most: How many machines there may be.
+        used: The types of those that there are.
+    """
+    return {
+        f"maxTotal{kind}Instances": -1 if most is None else most,
+        f"total{kind}InstancesUsed": len(used),
+        f"maxTotal{kind}Cores": -1,
+        f"total{kind}CoresUsed": sum(row.vcpu_count for row in used),
+        f"maxTotal{kind}RAMSize": -1,
+        f"total{kind}RAMUsed": sum(row.ram_gib * 1024 for row in used),
+    }
+
+
 def _flavor_of(row: InstanceType) -> dict[str, object]:
     return {
         "id": row.name,

@@ -110,6 +110,7 @@ class CloudServer:
             result = self.cloud.carry_out(call)
         except VendorError as error:
             record.outcome, record.code = Outcome.REFUSED, error.code
+            error.action = record.action
             return await _send(request, self.cloud.refuse(error, request_id))
         _enter_result(record, result)
         await self.cloud.hooks.reach(HookPoint.CARRIED_OUT, record)

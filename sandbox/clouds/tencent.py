@@ -18,6 +18,7 @@ from sandbox.clouds import tencent_parameters as parameters
 from sandbox.clouds import tencent_purchase as purchase
 from sandbox.clouds import tencent_signature as signature
 from sandbox.clouds.cloud import (
+    PLENTY,
     Call,
     Cloud,
     CloudSettings,
@@ -45,6 +46,14 @@ _MAX_STOCK_FILTER_VALUES: Final = 100
 _MAX_PAGE: Final = 100
 _MAX_MACHINES_PER_CALL: Final = 500
 _MAX_TAGGED_RESOURCES: Final = 10
+_APP_ID: Final = 1250000000
+_PLAYED_QUOTA_TYPES: Final = ("PostPaidQuotaSet", "SpotPaidQuotaSet")
+_QUOTA_TYPES: Final = (
+    *_PLAYED_QUOTA_TYPES,
+    "PrePaidQuotaSet",
+    "ImageQuotaSet",
+    "DisasterRecoverGroupQuotaSet",
+)
 _INSTANCE_ID: Final = re.compile(r"ins-[0-9a-z]{8}")
 _RESOURCE: Final = re.compile(r"qcs::cvm:(?P<region>[a-z0-9-]+):uin/\d*:instance/(?P<id>ins-[0-9a-z]{8})")
 _STATES: Final[Mapping[MachineState, str]] = {
@@ -144,6 +153,8 @@ class TencentCloud(Cloud):
                 return self._timers(call, wanted)
             case parameters.DescribeZoneInstanceConfigInfos() as wanted:
                 return self._stock(call, wanted)
+            case parameters.DescribeAccountQuota() as wanted:
+                return self._quota(call, wanted)
             case parameters.InquiryPriceRunInstances() as wanted:
                 return self._price(wanted)
             case parameters.TagResources() as wanted:
@@ -285,7 +296,7 @@ class TencentCloud(Cloud):
         return attribute(machine) in condition.values
 
     def _shown(self, machine: Machine) -> dict[str, object]:
-        order, row = machine.order, _row(machine.order.instance_type)
+        order, row = machine.order, self.row(machine.order.instance_type)
         failed = machine.state is MachineState.FAILED
         return {
             "Placement": {"Zone": order.zone, "ProjectId": 0, "HostId": None},
@@ -417,6 +428,45 @@ class TencentCloud(Cloud):
             "Discount": float(round(paid / listed * 100, 1)),
         }
 
+    @override
+    def quota_units(self, instance_type: str, *, spot: bool) -> int:
+        """Spot machines count by vCPUs; for others the vendor names no unit: here they count by number."""
+        return super().quota_units(instance_type, spot=True) if spot else 1
+
+    @override
+    def counts_together(self, order: Order, other: Order) -> bool:
+        """By zone."""
+        return super().counts_together(order, other) and order.zone == other.zone
+
+    def _quota(self, call: Call, wanted: parameters.DescribeAccountQuota) -> Result:
+        _check_filters(wanted.filters, _MAX_FILTER_VALUES)
+        chosen = {condition.name: condition.values for condition in wanted.filters}
+        unknown = sorted(chosen.keys() - {"zone", "quota-type"})
+        if unknown:
+            raise VendorError("InvalidFilter", f"The filter `{unknown[0]}` is not valid.")
+        kinds = chosen.get("quota-type", _QUOTA_TYPES)
+        if not set(kinds) <= set(_QUOTA_TYPES):
+            raise VendorError("InvalidFilter", f"The filter `quota-type` is not valid: {kinds}.")
+        zones = [z for z in self.inventory.zones[call.region] if z in chosen.get("zone", (z,))]
+        # Of what the sandbox does not sell there is no list.
+        spot = {kind: kind == "SpotPaidQuotaSet" for kind in kinds if kind in _PLAYED_QUOTA_TYPES}
+        sets = {
+            kind: [self._zone_quota(zone, spot=spot[kind]) for zone in zones] if kind in spot else None
+            for kind in _QUOTA_TYPES
+        }
+        overview = {"Region": call.region, "AccountQuota": sets}
+        return Result({"AppId": _APP_ID, "AccountQuotaOverview": overview})
+
+    def _zone_quota(self, zone: str, *, spot: bool) -> dict[str, object]:
+        limit = self.quota_limit(spot=spot)
+        total = PLENTY if limit is None else limit
+        used = sum(
+            self.quota_units(machine.order.instance_type, spot=spot)
+            for machine in self.ledger.live(zone)
+            if machine.order.spot is spot
+        )
+        return {"UsedQuota": used, "RemainingQuota": max(0, total - used), "TotalQuota": total, "Zone": zone}
+
     def _price(self, wanted: parameters.InquiryPriceRunInstances) -> Result:
         if not 1 <= wanted.instance_count <= _MAX_PAGE:
             raise VendorError("InvalidParameterValue.Range", "InstanceCount must be 1 to 100 here.")
@@ -503,13 +553,6 @@ def _check_filters(filters: Sequence[parameters.Filter], max_values: int) -> Non
 def _ids(machines: Sequence[Machine], note: str) -> Result:
     ids = tuple(machine.id for machine in machines)
     return Result({"InstanceIdSet": list(ids)}, ids, note)
-
-
-def _row(type_name: str) -> InstanceType:
-    row = instance_type(ProviderName.TENCENT, type_name)
-    if row is None:  # the purchase checked it
-        raise LookupError(f"no instance type {type_name}")
-    return row
 
 
 def _json(status: int, body: Mapping[str, object]) -> WireAnswer:

@@ -213,6 +213,12 @@ class DescribeZoneInstanceConfigInfos(Parameters):
     filters: tuple[Filter, ...] = ()
 
 
+class DescribeAccountQuota(Parameters):
+    """Limits of the account, and what of them is used."""
+
+    filters: tuple[Filter, ...] = ()
+
+
 class InquiryPriceRunInstances(Parameters):
     """Price of a purchase."""
 
@@ -272,6 +278,7 @@ ACTIONS: Final[Mapping[str, tuple[str, str, type[Parameters]]]] = {
     "DeleteInstancesActionTimer": ("cvm", _COMPUTE_VERSION, DeleteInstancesActionTimer),
     "DescribeInstancesActionTimer": ("cvm", _COMPUTE_VERSION, DescribeInstancesActionTimer),
     "DescribeZoneInstanceConfigInfos": ("cvm", _COMPUTE_VERSION, DescribeZoneInstanceConfigInfos),
+    "DescribeAccountQuota": ("cvm", _COMPUTE_VERSION, DescribeAccountQuota),
     "InquiryPriceRunInstances": ("cvm", _COMPUTE_VERSION, InquiryPriceRunInstances),
     "TagResources": ("tag", _TAG_VERSION, TagResources),
     "UnTagResources": ("tag", _TAG_VERSION, UnTagResources),

@@ -5,7 +5,7 @@ from datetime import timedelta
 from activities.providers.aliyun import AliyunProvider, AliyunSettings
 from activities.providers.base import Capability, Credentials, Provider
 from domain.contracts.instances import DiskSpec
-from domain.contracts.offers import ProviderName, RegionKey
+from domain.contracts.offers import CapacityType, ProviderName, RegionKey
 from sandbox.clouds.aliyun import AliyunCloud
 from tests.activities.providers.cloud_case import CloudCase
 from tests.sandbox.clouds.aliyun_builders import (
@@ -44,6 +44,12 @@ CASE = CloudCase(
     simulator=AliyunCloud,
     build=_build,
     unknown_id="i-sim00000000",
+    quota_action="DescribeAccountAttributes",
+    quota_texts={
+        CapacityType.SPOT: f"spot vCPU in {REGION}: {{used}} of {{limit}} used",
+        CapacityType.ON_DEMAND: f"on-demand vCPU in {REGION}: {{used}} of {{limit}} used",
+    },
+    denied_code="Forbidden.RAM",
     end_action="DeleteInstances",
     capabilities=frozenset(Capability) - {Capability.LEFTOVERS},
     dead_man_step=timedelta(minutes=1),

@@ -3,7 +3,7 @@
 from activities.providers.aws import AwsProvider, AwsSettings
 from activities.providers.base import Capability, Credentials, Provider
 from domain.contracts.instances import DiskSpec
-from domain.contracts.offers import ProviderName, RegionKey
+from domain.contracts.offers import CapacityType, ProviderName, RegionKey
 from sandbox.clouds.aws import AwsCloud
 from sandbox.clouds.aws_offers import CNY_PER_USD
 from tests.activities.providers.cloud_case import CloudCase
@@ -45,6 +45,13 @@ CASE = CloudCase(
     simulator=AwsCloud,
     build=_build,
     unknown_id=f"{AwsCloud.id_prefix}ffffffff",
+    quota_action="GetServiceQuota",
+    quota_texts={
+        CapacityType.SPOT: f"spot vCPU of G and VT (L-3819A6DF) in {REGION}: limit {{limit}}",
+        CapacityType.ON_DEMAND: "your current vCPU limit of {limit} allows",
+    },
+    denied_code="AccessDeniedException",
+    says_the_limit=frozenset({CapacityType.ON_DEMAND}),
     capabilities=frozenset({Capability.LEFTOVERS, Capability.SPOT_PRICES}),
     currency="USD",
     cny_per_unit=CNY_PER_USD,

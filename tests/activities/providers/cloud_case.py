@@ -46,6 +46,10 @@ class CloudCase:
         dead_man_step: How coarse the vendor keeps the time of a dead-man switch.
         currency: Of the vendor's prices.
         cny_per_unit: How many yuan of the market one unit of that currency is.
+        quota_action: The vendor's name of the call that tells the account's quota.
+        quota_texts: What a refusal says of the quota; ``{used}`` and ``{limit}`` are the numbers.
+        says_the_limit: Capacity types whose refusals have the limit in the vendor's own words.
+        denied_code: The vendor's word for a call that the keys have no right to.
         name_tag: The tag that carries a machine's name, where machines have no other name.
         client_token: Launch token to what the vendor gets as client token.
     """
@@ -63,6 +67,9 @@ class CloudCase:
     simulator: Callable[[CloudSettings], Cloud]
     build: Build
     unknown_id: str
+    quota_action: str
+    quota_texts: Mapping[CapacityType, str]
+    denied_code: str
     create_action: str = "RunInstances"
     end_action: str = "TerminateInstances"
     list_action: str = "DescribeInstances"
@@ -70,6 +77,7 @@ class CloudCase:
     dead_man_step: timedelta = timedelta(seconds=1)
     currency: str = "CNY"
     cny_per_unit: Decimal = Decimal(1)
+    says_the_limit: frozenset[CapacityType] = frozenset()
     name_tag: str = ""
     client_token: Callable[[str], str] = str
     keys: Mapping[str, str] = field(

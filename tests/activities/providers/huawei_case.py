@@ -3,7 +3,7 @@
 from activities.providers.base import Capability, Credentials, Provider
 from activities.providers.huawei import HuaweiProvider, HuaweiSettings, client_token
 from domain.contracts.instances import DiskSpec
-from domain.contracts.offers import ProviderName, RegionKey
+from domain.contracts.offers import CapacityType, ProviderName, RegionKey
 from sandbox.clouds.huawei import HuaweiCloud, project_of
 from tests.activities.providers.cloud_case import CloudCase
 from tests.sandbox.clouds.huawei_builders import (
@@ -46,6 +46,12 @@ CASE = CloudCase(
     simulator=HuaweiCloud,
     build=_build,
     unknown_id="00000000-0000-4000-8000-ffffffffffff",
+    quota_action="ShowServerLimits",
+    quota_texts={
+        CapacityType.SPOT: f"spot instances in {REGION}: {{used}} of {{limit}} used",
+        CapacityType.ON_DEMAND: f"instances in {REGION}: {{used}} of {{limit}} used",
+    },
+    denied_code="Pdp.0001",
     create_action="CreatePostPaidServers",
     end_action="DeleteServers",
     list_action="ListServersDetails",

@@ -3,7 +3,7 @@
 from activities.providers.base import Capability, Credentials, Provider
 from activities.providers.tencent import TencentProvider, TencentSettings
 from domain.contracts.instances import DiskSpec
-from domain.contracts.offers import ProviderName, RegionKey
+from domain.contracts.offers import CapacityType, ProviderName, RegionKey
 from sandbox.clouds.inventory import Inventory, Subnet
 from sandbox.clouds.tencent import TencentCloud
 from tests.activities.providers.cloud_case import CloudCase
@@ -40,5 +40,11 @@ CASE = CloudCase(
     simulator=TencentCloud,
     build=_build,
     unknown_id="ins-00000000",
+    quota_action="DescribeAccountQuota",
+    quota_texts={
+        CapacityType.SPOT: "spot vCPU in ap-guangzhou-3: {used} of {limit} used",
+        CapacityType.ON_DEMAND: "on-demand quota in ap-guangzhou-3: {used} of {limit} used",
+    },
+    denied_code="UnauthorizedOperation",
     capabilities=frozenset(Capability) - {Capability.LEFTOVERS},
 )

@@ -127,6 +127,11 @@ def fault_of(action: object, *arguments: object) -> ProviderError:
         ("SpotMaxPriceTooLow", ErrorCode.PRICE_TOO_LOW),
         ("MaxSpotInstanceCountExceeded", ErrorCode.QUOTA),
         ("VcpuLimitExceeded", ErrorCode.QUOTA),
+        ("AccessDeniedException", ErrorCode.FORBIDDEN),
+        ("InvalidSignatureException", ErrorCode.UNAUTHENTICATED),
+        ("UnrecognizedClientException", ErrorCode.UNAUTHENTICATED),
+        ("TooManyRequestsException", ErrorCode.THROTTLED),
+        ("NoSuchResourceException", ErrorCode.NOT_FOUND),
         ("InsufficientFreeAddressesInSubnet", ErrorCode.QUOTA),
         ("AuthFailure", ErrorCode.UNAUTHENTICATED),
         ("ExpiredTokenException", ErrorCode.UNAUTHENTICATED),
@@ -155,7 +160,9 @@ def test_missing_capacity_is_a_refusal_whatever_the_status(status: int) -> None:
     assert code is ErrorCode.INSUFFICIENT_CAPACITY
 
 
-@pytest.mark.parametrize("vendor_code", ["InternalError", "Unavailable", "ServiceUnavailable", "502", "503"])
+@pytest.mark.parametrize(
+    "vendor_code", ["InternalError", "Unavailable", "ServiceUnavailable", "ServiceException", "502", "503"]
+)
 def test_classify_leaves_a_failure_of_the_cloud_open_for_creates_only(vendor_code: str) -> None:
     assert classify(vendor_code, creating=True) is ErrorCode.UNKNOWN_OUTCOME
     assert classify(vendor_code, creating=False) is ErrorCode.UNAVAILABLE
@@ -481,6 +488,16 @@ def test_launch_rejects_a_bid_that_is_too_small_without_a_call(world: World) -> 
     assert isinstance(result, Rejected)
     assert "maxPricePerHour" in result.message
     assert world.calls() == 0
+
+
+def test_refused_spot_machine_of_a_family_without_a_known_quota_asks_nothing(world: World) -> None:
+    world.cloud.faults.set(Fault(kind=FaultKind.QUOTA))
+    kind = CASE.kind.model_copy(update={"name": "p6-b200.48xlarge"})
+    offer = CASE.offer().model_copy(update={"instance_type": kind})
+    result = world.adapter().launch(CASE.request(offer=offer), BOOT)
+    assert isinstance(result, Refusal)
+    assert result.message.startswith("spot vCPU of p6-b200 in us-east-1: limit not known; aws RunInstances: ")
+    assert world.calls("GetServiceQuota") == 0
 
 
 # Reading

@@ -195,12 +195,51 @@ def test_launch_is_refused_when_the_bid_is_too_low(account: Account) -> None:
     assert result.code is ErrorCode.PRICE_TOO_LOW
 
 
-def test_launch_is_refused_when_the_quota_is_used_up(account: Account) -> None:
-    account.control.change_settings(SettingsRequest(quota=1))
-    account.launch(TOKEN)
-    result = account.provider.launch(account.case.request("pool-1-abcd1234-2"), BOOT)
+@pytest.mark.parametrize("capacity", CapacityType)
+def test_p18_refused_quota_names_the_quota_and_its_limit(account: Account, capacity: CapacityType) -> None:
+    case, spot = account.case, capacity is CapacityType.SPOT
+    one = account.cloud.quota_units(case.kind.name, spot=spot)
+    limit = 2 * one - 1
+    account.control.change_settings(SettingsRequest(**{"quota" if spot else "on_demand_quota": limit}))
+    terms = {"offer": case.offer(capacity=capacity), "max_price_per_hour": None}
+    account.launch(TOKEN, **terms)
+    result = account.provider.launch(case.request("pool-1-abcd1234-2", **terms), BOOT)
     assert isinstance(result, Refusal)
     assert result.code is ErrorCode.QUOTA
+    # At the start, where no limit of length cuts it off.
+    assert case.quota_texts[capacity].format(used=one, limit=limit) in result.message[:150]
+    assert result.vendor_code in result.message
+    asked = account.control.ledger().requests.get(case.quota_action, 0)
+    assert asked == (capacity not in case.says_the_limit)
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        (FaultKind.ERROR, "Forbidden"),
+        (FaultKind.THROTTLE, "Throttled"),
+        (FaultKind.FAIL, "Unavailable"),
+        (FaultKind.HANG, "Unavailable"),
+        (FaultKind.GARBLE, "Unavailable"),
+        (FaultKind.EMPTY, "Unavailable"),
+    ],
+    ids=lambda value: str(value),
+)
+def test_p18_quota_that_cannot_be_read_leaves_the_refusal_as_it_is_and_says_so(
+    case: CloudCase, fault: FaultKind, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with opened(case, timeout_seconds=1) as account:
+        account.control.change_settings(SettingsRequest(quota=0))
+        code = case.denied_code if fault is FaultKind.ERROR else ""
+        account.control.set_fault(Fault(kind=fault, action=case.quota_action, code=code))
+        result = account.provider.launch(case.request(), BOOT)
+        assert isinstance(result, Refusal)
+        assert result.code is ErrorCode.QUOTA
+        assert result.message.startswith(f"limit not read: {why}")
+        assert result.vendor_code in result.message
+        requests = account.control.ledger().requests
+        assert (requests[case.create_action], requests[case.quota_action]) == (1, 1)
+        assert "Quota not read" in caplog.messages
 
 
 def test_launch_is_rejected_when_the_image_does_not_exist(account: Account) -> None:
@@ -305,10 +344,14 @@ def test_each_request_takes_its_turn_in_the_lane_of_its_action(case: CloudCase) 
         provider.offers(OfferQuery(instance_types=(case.instance_type,)), [case.kind])
         provider.retain([bought.instance_id], "inst-1")
         provider.terminate([bought.instance_id])
+        control = CloudControl(base_url)
+        control.change_settings(SettingsRequest(quota=0))
+        assert isinstance(provider.launch(case.request("pool-1-abcd1234-2"), BOOT), Refusal)
         provider.close()
-        requests = CloudControl(base_url).requests()
+        requests = control.requests()
     assert [case.lane(record.action) for record in requests] == taken
     assert {*taken} == {*Lane}
+    assert requests[-1].action == case.quota_action
 
 
 # Reading

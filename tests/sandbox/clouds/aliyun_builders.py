@@ -20,6 +20,7 @@ NOON = datetime(2026, 11, 29, 12, 0, 0, tzinfo=UTC)
 REGION = "cn-hangzhou"
 ZONE, OTHER_ZONE = "cn-hangzhou-i", "cn-hangzhou-j"
 TYPE = "ecs.gn7-c12g1.3xlarge"
+VCPUS = 12
 IMAGE = "m-bp1image"
 GROUP = "sg-bp1group"
 VSWITCH, OTHER_VSWITCH = "vsw-bp1zonei", "vsw-bp1zonej"

@@ -22,6 +22,7 @@ NOON = datetime(2026, 11, 29, 12, 0, 0, tzinfo=UTC)
 REGION = "us-east-1"
 ZONE, OTHER_ZONE = "us-east-1a", "us-east-1b"
 TYPE = "g5.xlarge"
+VCPUS = 4
 IMAGE = "ami-0123456789abcdef0"
 GROUP = "sg-0123456789abcdef0"
 VPC = "vpc-0123456789abcdef0"

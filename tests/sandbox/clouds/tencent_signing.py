@@ -17,6 +17,7 @@ WIRE = Path(__file__).parents[2] / "data" / "wire" / "tencent"
 KEY_ID, SECRET = "AKIDEXAMPLEFAKE", "fakeSecretKeyExample"
 NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
 REGION, ZONE, TYPE = "ap-guangzhou", "ap-guangzhou-6", "GN7.2XLARGE32"
+VCPUS = 8
 PROVIDER = ProviderName.TENCENT
 INVENTORY = Inventory(
     zones={REGION: ("ap-guangzhou-3", ZONE)},

@@ -20,6 +20,7 @@ from tests.sandbox.clouds.aliyun_builders import (
     REGION,
     SECRET,
     TYPE,
+    VCPUS,
     VSWITCH,
     ZONE,
     Caller,
@@ -266,13 +267,37 @@ def test_run_instances_refuses_a_bid_below_the_price() -> None:
 
 
 def test_run_instances_refuses_what_a_zone_does_not_sell_and_what_the_quota_forbids() -> None:
-    caller = a_caller(quota=1)
+    caller = a_caller(quota=VCPUS + 1)
     caller.cloud.market.withdraw(caller.cloud.provider, OTHER_ZONE, TYPE)
     error = caller.refusal("RunInstances", purchase(ZoneId=OTHER_ZONE, VSwitchId=OTHER_VSWITCH))
     assert (error.code, error.status) == ("Zone.NotOnSale", 403)
     caller.buy()
     error = caller.refusal("RunInstances", purchase(ClientToken="token-2"))
     assert (error.code, error.status) == ("QuotaExceed.ElasticQuota", 403)
+    caller.buy(ClientToken="token-3", SpotStrategy="NoSpot")
+
+
+def attributes(caller: Caller, *names: str) -> dict[str, str]:
+    asked = {f"AttributeName.{number}": name for number, name in enumerate(names, 1)}
+    answer = caller.call("DescribeAccountAttributes", {"RegionId": REGION} | asked)
+    items = answer["AccountAttributeItems"]["AccountAttributeItem"]
+    return {each["AttributeName"]: each["AttributeValues"]["ValueItem"][0]["Value"] for each in items}
+
+
+def test_account_attributes_tell_the_limits_that_purchases_meet_and_their_use() -> None:
+    caller = a_caller(quota=VCPUS + 1)
+    caller.buy()
+    caller.buy(ClientToken="token-2", SpotStrategy="NoSpot")
+    caller.buy(ClientToken="token-3", SpotStrategy="NoSpot")
+    names = ("max-spot-instance-vcpu-count", "used-spot-instance-vcpu-count")
+    assert attributes(caller, *names) == dict(zip(names, (str(VCPUS + 1), str(VCPUS)), strict=True))
+    assert attributes(caller)["used-postpaid-instance-vcpu-count"] == str(2 * VCPUS)
+
+
+@pytest.mark.parametrize("name", ["max-spot-instance-count", "max-security-groups"])
+def test_account_attribute_that_is_not_there_or_not_played_is_refused(name: str) -> None:
+    query = {"RegionId": REGION, "AttributeName.1": name}
+    assert a_caller().refusal("DescribeAccountAttributes", query).code == "InvalidParameter"
 
 
 def test_dead_man_switch_ends_a_machine_at_its_minute() -> None:

@@ -28,6 +28,7 @@ from tests.sandbox.clouds.aws_builders import (
     SECRET,
     SUBNET,
     TYPE,
+    VCPUS,
     ZONE,
     Caller,
     a_caller,
@@ -299,7 +300,7 @@ def test_run_instances_buys_as_many_as_there_are_but_not_fewer_than_the_minimum(
     assert len(caller.buy(MinCount="2", MaxCount="5")) == 3
     error = caller.refusal("RunInstances", purchase(ClientToken="token-2", MaxCount="5"))
     assert error.code == "InsufficientInstanceCapacity"
-    caller = a_caller(quota=2)
+    caller = a_caller(quota=2 * VCPUS + 1)
     assert len(caller.buy(MaxCount="5")) == 2
     (reservation,) = caller.call("DescribeInstances", {})["reservationSet"]
     assert len(reservation["instancesSet"]) == 2

@@ -535,7 +535,18 @@ def test_limits_count_spot_servers() -> None:
     caller.buy(extendparam={"chargingMode": 0})
     absolute = caller.call("GET", "/cloudservers/limits")["absolute"]
     assert (absolute["maxTotalSpotInstances"], absolute["totalSpotInstancesUsed"]) == (9, 2)
-    assert absolute["totalInstancesUsed"] == 3
+    assert (absolute["maxTotalInstances"], absolute["totalInstancesUsed"]) == (-1, 3)
+    assert set(absolute) <= set(_ecs().ServerLimits.attribute_map.values())
+
+
+def test_limit_of_all_servers_refuses_on_demand_ones_in_the_job() -> None:
+    caller = a_caller()
+    caller.cloud.settings.on_demand_quota = 2
+    caller.buy()
+    on_demand = {"extendparam": {"chargingMode": 0}}
+    caller.buy(**on_demand)
+    caller.buy(**on_demand)
+    assert [machine.order.spot for machine in caller.cloud.ledger.all()] == [True, False]
 
 
 def a_product(**changes: object) -> dict[str, object]:

@@ -17,6 +17,7 @@ from tests.sandbox.clouds.tencent_signing import (
     PURCHASE,
     REGION,
     TYPE,
+    VCPUS,
     WIRE,
     ZONE,
     a_cloud,
@@ -96,6 +97,7 @@ MODELS = {
     parameters.DescribeInstances: models.DescribeInstancesRequest,
     parameters.TerminateInstances: models.TerminateInstancesRequest,
     parameters.DescribeZoneInstanceConfigInfos: models.DescribeZoneInstanceConfigInfosRequest,
+    parameters.DescribeAccountQuota: models.DescribeAccountQuotaRequest,
     parameters.InquiryPriceRunInstances: models.InquiryPriceRunInstancesRequest,
     parameters.Placement: models.Placement,
     parameters.SystemDisk: models.SystemDisk,
@@ -225,12 +227,48 @@ def test_purchase_is_refused_by_market_quota_and_switches():
     cloud.market.withdraw(PROVIDER, ZONE, TYPE)
     assert refused(cloud, "RunInstances", PURCHASE) == "ResourceNotFound.InvalidZoneInstanceType"
     cloud.market.reset()
-    cloud.settings.quota = 0
+    cloud.settings.quota = VCPUS - 1
     assert refused(cloud, "RunInstances", PURCHASE) == "LimitExceeded.SpotQuota"
     cloud.settings.quota = None
     cloud.faults.set(Fault(kind=FaultKind.NO_STOCK, zone=ZONE, count=1))
     assert refused(cloud, "RunInstances", PURCHASE) == "ResourceInsufficient.SpecifiedInstanceType"
     assert len(bought(cloud)) == 1
+
+
+def quota(cloud: TencentCloud, **filters: str) -> Body:
+    body = {"Filters": [{"Name": name.replace("_", "-"), "Values": [v]} for name, v in filters.items()]}
+    return call(cloud, "DescribeAccountQuota", body)["AccountQuotaOverview"]
+
+
+def test_quota_of_spot_counts_vcpus_by_zone_and_is_the_one_that_purchases_meet():
+    cloud = a_cloud()
+    cloud.settings.quota = 2 * VCPUS - 1
+    bought(cloud)
+    overview = quota(cloud, zone=ZONE, quota_type="SpotPaidQuotaSet")
+    (row,) = overview["AccountQuota"]["SpotPaidQuotaSet"]
+    told = {"UsedQuota": VCPUS, "RemainingQuota": VCPUS - 1, "TotalQuota": 2 * VCPUS - 1, "Zone": ZONE}
+    assert (overview["Region"], row) == (REGION, told)
+    assert overview["AccountQuota"]["PostPaidQuotaSet"] is None
+    assert refused(cloud, "RunInstances", {**PURCHASE, "ClientToken": "token-2"}) == "LimitExceeded.SpotQuota"
+    other = {"Zone": "ap-guangzhou-3"}, {"VpcId": "vpc-1234abcd", "SubnetId": "subnet-3333abcd"}
+    assert bought(cloud, ClientToken="token-3", Placement=other[0], VirtualPrivateCloud=other[1])
+
+
+def test_quota_tells_all_zones_and_both_kinds_when_nothing_is_filtered():
+    cloud = a_cloud()
+    cloud.settings.on_demand_quota = 1
+    bought(cloud, InstanceChargeType="POSTPAID_BY_HOUR")
+    sets = quota(cloud)["AccountQuota"]
+    assert [row["Zone"] for row in sets["SpotPaidQuotaSet"]] == ["ap-guangzhou-3", ZONE]
+    assert [(row["UsedQuota"], row["TotalQuota"]) for row in sets["PostPaidQuotaSet"]] == [(0, 1), (1, 1)]
+    assert set(sets) == {name.removeprefix("_") for name in vars(models.AccountQuota())}
+    assert set(sets["SpotPaidQuotaSet"][0]) == {n.removeprefix("_") for n in vars(models.SpotPaidQuota())}
+
+
+@pytest.mark.parametrize(("name", "value"), [("region", REGION), ("quota-type", "SpotQuotaSet")])
+def test_quota_refuses_a_filter_that_does_not_exist(name: str, value: str):
+    body = {"Filters": [{"Name": name, "Values": [value]}]}
+    assert refused(a_cloud(), "DescribeAccountQuota", body) == "InvalidFilter"
 
 
 # Lists and ends
