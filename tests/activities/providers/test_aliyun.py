@@ -41,7 +41,7 @@ from domain.contracts.instances import (
 from domain.contracts.names import TAG_INSTALLATION, TAG_LAUNCH, TAG_RETAINED
 from domain.contracts.offers import CapacityType, InstanceType, Offer, ProviderName, RegionKey, Stock
 from sandbox.clouds.aliyun import AliyunCloud
-from sandbox.clouds.cloud import Call, VendorError, WireRequest
+from sandbox.clouds.cloud import Call, WireRequest
 from sandbox.clouds.faults import Fault, FaultKind
 from sandbox.clouds.inventory import Account
 from sandbox.clouds.server import served
@@ -109,23 +109,16 @@ def a_request(token: str = "uid-1-aaaa-1", **changes: object) -> LaunchRequest:
 
 
 class RecordingCloud(AliyunCloud):
-    """Keeps the raw requests, and can say when to come back."""
+    """Keeps the raw requests."""
 
     def __init__(self, base: AliyunCloud) -> None:
         super().__init__(base.settings)
         self.initializing = base.initializing
         self.seen: list[WireRequest] = []
-        self.retry_after_ms = ""
 
     def open(self, request: WireRequest) -> Call:
         self.seen.append(request)
         return super().open(request)
-
-    def throttled(self, call: Call) -> VendorError:
-        error = super().throttled(call)
-        if self.retry_after_ms:
-            error.headers["x-acs-retry-after"] = self.retry_after_ms
-        return error
 
 
 @dataclass
@@ -319,19 +312,31 @@ def test_launch_that_reached_nobody_was_certainly_not_carried_out() -> None:
 def test_launch_throttled_bought_nothing_and_is_sent_once(world: World) -> None:
     world.cloud.faults.set(Fault(kind=FaultKind.THROTTLE))
     fault = fault_of(world.adapter().launch, a_request(), SCRIPT)
-    assert (fault.code, fault.vendor_code, fault.retry_after) == (
-        ErrorCode.THROTTLED,
-        "Throttling.User",
-        None,
-    )
+    assert (fault.code, fault.vendor_code) == (ErrorCode.THROTTLED, "Throttling.User")
     assert world.calls("RunInstances") == 1
 
 
-def test_throttling_says_when_to_come_back_in_milliseconds(world: World) -> None:
+@pytest.mark.parametrize(
+    ("retry_after_ms", "delay"),
+    [(1500, timedelta(seconds=1.5)), (0, None)],
+    ids=["with the header", "without it"],
+)
+def test_throttling_carries_the_delay_that_the_cloud_asks_for(
+    world: World, retry_after_ms: int, delay: timedelta | None
+) -> None:
     world.cloud.faults.set(Fault(kind=FaultKind.THROTTLE))
-    world.cloud.retry_after_ms = "1500"
-    fault = fault_of(world.adapter().describe, ["i-1"])
-    assert (fault.code, fault.retry_after) == (ErrorCode.THROTTLED, timedelta(milliseconds=1500))
+    world.cloud.retry_after_ms = retry_after_ms
+    for call in (
+        lambda: world.adapter().launch(a_request(), SCRIPT),
+        lambda: world.adapter().describe(["i-1"]),
+    ):
+        fault = fault_of(call)
+        assert (fault.code, fault.retry_after) == (ErrorCode.THROTTLED, delay)
+
+
+def test_throttling_asks_for_a_delay_as_it_stands(world: World) -> None:
+    world.cloud.faults.set(Fault(kind=FaultKind.THROTTLE))
+    assert fault_of(world.adapter().describe, ["i-1"]).retry_after == timedelta(seconds=1)
 
 
 # Reads --------------------------------------------------------------------------------------------------

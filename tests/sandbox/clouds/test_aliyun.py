@@ -524,6 +524,7 @@ def test_throttling_and_internal_errors_carry_the_statuses_of_the_captures() -> 
     call = caller.cloud.open(signed("DescribeInstances", {"RegionId": REGION}))
     throttled, failed = caller.cloud.throttled(call), caller.cloud.failed()
     assert (throttled.code, throttled.status) == ("Throttling.User", 400)
+    assert throttled.headers == {"x-acs-retry-after": "1000"}
     assert (failed.code, failed.status) == ("InternalError", 500)
 
 
