@@ -227,15 +227,8 @@ class HuaweiProvider:
             made = answers.CreatedServers.model_validate(answer.body)
         if made.job_id or made.server_ids:
             return made
-        # A flow limit (Common.0024) is such a success, with HTTP status 202.
-        problem = made.error or answers.Problem()
-        raise ProviderError(
-            ErrorCode.UNKNOWN_OUTCOME,
-            f"HTTP status {answer.status} without a job and without ids. {problem.message}".strip(),
-            provider=NAME,
-            operation="CreatePostPaidServers",
-            vendor_code=problem.code,
-        )
+        text = f"HTTP status {answer.status} without a job and without ids"
+        raise ProviderError(ErrorCode.UNKNOWN_OUTCOME, text, provider=NAME, operation="CreatePostPaidServers")
 
     def _followed(self, job_id: str, until: float) -> answers.Job | None:
         """The job at its end; None when it did not end in time or may not be read."""

@@ -48,7 +48,6 @@ class CreatedServers(_Answer):
 
     job_id: Text = ""
     server_ids: Texts = Field(default=(), alias="serverIds")
-    error: Problem | None = None
 
 
 class SubJobEntities(_Answer):

@@ -77,7 +77,7 @@ def classify(vendor_code: str, message: str, *, creating: bool) -> ErrorCode:
         return ErrorCode.INSUFFICIENT_CAPACITY
     if code is ErrorCode.INVALID_REQUEST and ABOUT_A_BID.search(message):
         return ErrorCode.PRICE_TOO_LOW
-    may_have_run = code is ErrorCode.UNAVAILABLE or not vendor_code
+    may_have_run = code is ErrorCode.UNAVAILABLE or vendor_code in ("", INSIDE_A_SUCCESS)
     return ErrorCode.UNKNOWN_OUTCOME if creating and may_have_run else code
 
 
@@ -120,6 +120,9 @@ def translate_errors(operation: str, *, creating: bool = False) -> Generator[Non
 
 def market_answer(fault: ProviderError) -> LaunchResult:
     """The value that a fault of a purchase stands for.
+INSIDE_A_SUCCESS: Final = "Common.0024"
+"""A flow limit that comes with HTTP status 202, as if the request had been taken."""
+
 
     Raises:
         ProviderError: the same fault, when it is no answer of the market.

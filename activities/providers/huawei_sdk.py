@@ -257,6 +257,12 @@ def _sent(send: Callable[[], Any]) -> Answer:
         raise UnansweredError("no JSON", never_left=False) from None
     if not isinstance(body, dict):
         raise UnansweredError("no JSON object", never_left=False)
+    problem = body.get("error")
+    if isinstance(problem, dict):
+        # A flow limit (Common.0024) comes inside a success, with HTTP status 202.
+        raise AnsweredError(
+            str(problem.get("code") or response.status_code), str(problem.get("message") or "")
+        )
     return Answer(response.status_code, body)
 
 

@@ -288,6 +288,15 @@ def test_launch_throttled_inside_a_success_is_of_unknown_outcome(world: World) -
     assert world.calls("CreatePostPaidServers") == 1
 
 
+def test_ending_throttled_inside_a_success_ended_nothing(world: World) -> None:
+    (bought,) = world.buy()
+    world.cloud.throttle_code = "Common.0024"
+    world.cloud.faults.set(Fault(kind=FaultKind.THROTTLE, count=1))
+    fault = fault_of(world.adapter().terminate, [bought])
+    assert (fault.code, fault.vendor_code) == (ErrorCode.THROTTLED, "Common.0024")
+    assert fault.retry_after == timedelta(seconds=30)
+
+
 def test_launch_throttled_by_the_gateway_bought_nothing_and_waits_longer(world: World) -> None:
     world.cloud.faults.set(Fault(kind=FaultKind.THROTTLE))
     fault = fault_of(world.adapter().launch, a_request(), SCRIPT)
