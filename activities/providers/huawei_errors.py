@@ -56,7 +56,7 @@ NOT_OFFERED: Final = frozenset({"Ecs.0029", "Ecs.0015", "Ecs.0909"})
 NO_HOST: Final = re.compile(r"no valid host", re.IGNORECASE)
 # The vendor documents no code of its own for a bid, only that it must lie between the market price and the
 # on-demand price. Example: "The value of spotPrice is lower than the market price."
-ABOUT_A_BID: Final = re.compile(r"spot ?_?price|bid|market price|竞价|出价", re.IGNORECASE)
+ABOUT_A_BID: Final = re.compile(r"spot ?_?price|\bbid\b|market price|竞价|出价", re.IGNORECASE)
 BID_TOO_HIGH: Final = re.compile(r"higher|greater|exceed|more than|above|高于|大于|超过", re.IGNORECASE)
 
 THROTTLE_RETRY_AFTER: Final = timedelta(seconds=30)

@@ -925,6 +925,7 @@ def test_adapter_releases_its_threads_and_can_be_used_again(world: World) -> Non
         ("Ecs.0012", "", ErrorCode.QUOTA),
         ("Ecs.0005", "the value of spotPrice is lower than the market price", ErrorCode.PRICE_TOO_LOW),
         ("Ecs.0005", "imageRef", ErrorCode.INVALID_REQUEST),
+        ("Ecs.0005", "this network is forbidden", ErrorCode.INVALID_REQUEST),
         ("Ecs.0066", "", ErrorCode.FORBIDDEN),
         ("Pdp.0001", "", ErrorCode.FORBIDDEN),
         ("APIGW.0301", "", ErrorCode.UNAUTHENTICATED),
