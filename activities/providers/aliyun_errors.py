@@ -1,6 +1,6 @@
 """What Alibaba's error codes mean: one table, matched by prefix."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Final
@@ -8,65 +8,127 @@ from typing import Final
 from pydantic import ValidationError
 
 from activities.providers.aliyun_sdk import AnsweredError, UnansweredError
-from activities.providers.codes import classify_by_prefix
+from activities.providers.codes import Example, classify_by_prefix, table
 from domain.contracts.errors import ErrorCode, ProviderError
 from domain.contracts.instances import LaunchResult, Refusal, Rejected
 from domain.contracts.offers import ProviderName
 
 NAME: Final = ProviderName.ALIYUN
 
-# Codes are matched by their longest listed prefix. An answer's HTTP status says nothing here: throttling
+# Codes are matched by their longest listed beginning. An answer's HTTP status says nothing here: throttling
 # comes with 400, a wrong key with 404, stock with 403, quota with 400 or 403.
-# Source: error tables of RunInstances and DeleteInstance, ECS API reference 2021. Unlisted: UNKNOWN.
-ERROR_CODES: Final[Mapping[str, ErrorCode]] = {
-    "Throttling": ErrorCode.THROTTLED,
-    "InternalError": ErrorCode.UNAVAILABLE,
-    "ServiceUnavailable": ErrorCode.UNAVAILABLE,
-    "IdempotentParameterMismatch": ErrorCode.UNKNOWN_OUTCOME,
-    "InvalidAccessKeyId": ErrorCode.UNAUTHENTICATED,
-    "InvalidCredential": ErrorCode.UNAUTHENTICATED,  # said by us before anything is sent
-    "InvalidSecurityToken": ErrorCode.UNAUTHENTICATED,
-    "InvalidTimeStamp": ErrorCode.UNAUTHENTICATED,
-    "SignatureDoesNotMatch": ErrorCode.UNAUTHENTICATED,
-    "IncompleteSignature": ErrorCode.UNAUTHENTICATED,
-    "SignatureNonceUsed": ErrorCode.UNAVAILABLE,
-    "Forbidden": ErrorCode.FORBIDDEN,
-    "Forbbiden": ErrorCode.FORBIDDEN,  # spelt so by the vendor
-    "NoPermission": ErrorCode.FORBIDDEN,
-    "InvalidUser.PassRoleForbidden": ErrorCode.FORBIDDEN,
-    "RealNameAuthenticationError": ErrorCode.FORBIDDEN,
-    "InvalidAccountStatus": ErrorCode.FORBIDDEN,
-    "InsufficientBalance": ErrorCode.FORBIDDEN,
-    "Account.Arrearage": ErrorCode.FORBIDDEN,
-    "PaymentMethodNotFound": ErrorCode.FORBIDDEN,
-    "InvalidOperation.DeletionProtection": ErrorCode.FORBIDDEN,
-    "InstanceLockedForSecurity": ErrorCode.FORBIDDEN,
-    "InvalidInstanceId.NotFound": ErrorCode.NOT_FOUND,
-    "InvalidInstanceIds.NotFound": ErrorCode.NOT_FOUND,
-    "InvalidResourceId.NotFound": ErrorCode.NOT_FOUND,
-    "OperationDenied.CreatingConflict": ErrorCode.CONFLICT,
-    "IncorrectInstanceStatus": ErrorCode.CONFLICT,
-    "Invalid": ErrorCode.INVALID_REQUEST,
-    "Missing": ErrorCode.INVALID_REQUEST,
-    "UnsupportedParameter": ErrorCode.INVALID_REQUEST,
-}
-
-REFUSALS: Final[Mapping[str, ErrorCode]] = {
-    "OperationDenied.NoStock": ErrorCode.INSUFFICIENT_CAPACITY,
-    "ResourceNotAvailable": ErrorCode.INSUFFICIENT_CAPACITY,
-    "NodeControllerUnavailable": ErrorCode.INSUFFICIENT_CAPACITY,
-    "Zone.NotOnSale": ErrorCode.INSUFFICIENT_CAPACITY,
-    "Zone.NotOpen": ErrorCode.INSUFFICIENT_CAPACITY,
-    "OperationDenied.ZoneNotAllowed": ErrorCode.INSUFFICIENT_CAPACITY,
-    "InvalidInstanceType.ZoneNotSupported": ErrorCode.INSUFFICIENT_CAPACITY,
-    "InvalidInstanceType.NotSupported": ErrorCode.INSUFFICIENT_CAPACITY,
-    "InvalidInstanceType.ValueNotSupported": ErrorCode.INSUFFICIENT_CAPACITY,
-    "InstanceType.Offline": ErrorCode.INSUFFICIENT_CAPACITY,
-    "CategoryNotSupported": ErrorCode.INSUFFICIENT_CAPACITY,
-    "InvalidSpotPriceLimit.LowerThanPublicPrice": ErrorCode.PRICE_TOO_LOW,
-    "QuotaExceed": ErrorCode.QUOTA,  # also QuotaExceeded and all their suffixes
-    "SecurityGroupInstanceLimitExceed": ErrorCode.QUOTA,
-}
+# Source: error tables of RunInstances and DeleteInstance, ECS API reference 2021.
+ERRORS: Final = table(
+    {
+        ErrorCode.THROTTLED: {
+            "Throttling": Example(400, "Request was denied due to user flow control.", "Throttling.User"),
+        },
+        ErrorCode.UNAVAILABLE: {
+            "InternalError": Example(500, "The request processing has failed due to some unknown error."),
+            "ServiceUnavailable": Example(
+                503, "The request has failed due to a temporary failure of the server."
+            ),
+            "SignatureNonceUsed": Example(400, "(the signature's nonce was used before)"),
+        },
+        # The token was used for something else, or the cloud does not take it back: what it stands for is
+        # looked for by tag, and only if there is nothing a new one is used.
+        ErrorCode.UNKNOWN_OUTCOME: {
+            "IdempotentParameterMismatch": Example(400, "The specified clientToken is used"),
+            "InvalidClientToken.ValueNotSupported": Example(400, "The ClientToken provided is invalid."),
+        },
+        ErrorCode.UNAUTHENTICATED: {
+            "InvalidAccessKeyId": Example(
+                404, "Specified access key is not found.", "InvalidAccessKeyId.NotFound"
+            ),
+            "InvalidCredential": None,  # said by us before anything is sent
+            "InvalidSecurityToken": Example(400, "(the token has expired)", "InvalidSecurityToken.Expired"),
+            "InvalidTimeStamp": Example(400, "(the time stamp has expired)", "InvalidTimeStamp.Expired"),
+            "SignatureDoesNotMatch": Example(400, "Specified signature does not match our calculation."),
+            "IncompleteSignature": Example(400, "(a part of the signature is missing)"),
+        },
+        ErrorCode.FORBIDDEN: {
+            "Forbidden": Example(
+                403, "User not authorized to operate on the specified resource.", "Forbidden.RAM"
+            ),
+            "Forbbiden": Example(403, "(you have no right to do this)"),  # spelt so by the vendor
+            "NoPermission": Example(403, "(you have no right to do this)"),
+            "InvalidUser.PassRoleForbidden": Example(
+                403, "The RAM user does not have the privilege to pass a RAM role."
+            ),
+            "RealNameAuthenticationError": Example(
+                403, "Your account has not passed the real-name authentication yet."
+            ),
+            "InvalidAccountStatus": Example(
+                403, "Your account does not have enough balance.", "InvalidAccountStatus.NotEnoughBalance"
+            ),
+            "InsufficientBalance": Example(403, "Your account does not have enough balance."),
+            "Account.Arrearage": Example(400, "Your account has an outstanding payment."),
+            "PaymentMethodNotFound": Example(404, "No payment method has been registered on the account."),
+            "InvalidOperation.DeletionProtection": Example(403, "(the instance is protected from deletion)"),
+            "InstanceLockedForSecurity": Example(403, "(the instance is locked for security)"),
+        },
+        ErrorCode.NOT_FOUND: {
+            "InvalidInstanceId.NotFound": Example(404, "The specified InstanceId does not exist."),
+            "InvalidInstanceIds.NotFound": Example(404, "(an instance does not exist)"),
+            "InvalidResourceId.NotFound": Example(404, "(a resource does not exist)"),
+        },
+        ErrorCode.CONFLICT: {
+            "OperationDenied.CreatingConflict": Example(404, "(another instance is being made)"),
+            "IncorrectInstanceStatus": Example(
+                403,
+                "The current status of the resource does not support this operation.",
+                "IncorrectInstanceStatus.Initializing",
+            ),
+        },
+        ErrorCode.INVALID_REQUEST: {
+            "Invalid": Example(400, "The specified SpotStrategy is not valid.", "InvalidSpotStrategy"),
+            "Missing": Example(
+                400, 'The input parameter "ImageId" that is mandatory is not supplied.', "MissingParameter"
+            ),
+            "UnsupportedParameter": Example(400, "(the parameter is not supported)"),
+        },
+        ErrorCode.INSUFFICIENT_CAPACITY: {
+            "OperationDenied.NoStock": Example(
+                403, "The requested resource is sold out in the specified zone."
+            ),
+            "ResourceNotAvailable": Example(
+                400, "Resource you requested is not available in this region or zone."
+            ),
+            "NodeControllerUnavailable": Example(403, "The Node Controller is temporarily unavailable."),
+            "Zone.NotOnSale": Example(403, "The specified zone is not available for purchase."),
+            "Zone.NotOpen": Example(403, "The specified zone is not granted to you to buy resources yet."),
+            "OperationDenied.ZoneNotAllowed": Example(
+                403, "The creation of Instance to the specified Zone is not allowed."
+            ),
+            "InvalidInstanceType.ZoneNotSupported": Example(
+                403, "The specified zone does not support this instancetype."
+            ),
+            "InvalidInstanceType.NotSupported": Example(403, "(the type is not supported)"),
+            "InvalidInstanceType.ValueNotSupported": Example(
+                400, "The specified InstanceType does not exist or beyond the permitted range."
+            ),
+            "InstanceType.Offline": Example(403, "The specified InstanceType has been offline"),
+            "CategoryNotSupported": Example(
+                403, "The specified zone does not offer the specified disk category."
+            ),
+            # A subnet is full: another one, or another zone, will do. As a quota of the account, which it is
+            # called, it would close all spot offers of the family in the region.
+            "QuotaExceeded.PrivateIpAddress": Example(400, "Don't have enough private IPs in this switch."),
+        },
+        ErrorCode.PRICE_TOO_LOW: {
+            "InvalidSpotPriceLimit.LowerThanPublicPrice": Example(
+                400, "The specified parameter can't be lower than current public price."
+            ),
+        },
+        ErrorCode.QUOTA: {
+            # Also QuotaExceeded, and all suffixes of both.
+            "QuotaExceed": Example(403, "(the quota of vCPUs is used up)", "QuotaExceed.ElasticQuota"),
+            "SecurityGroupInstanceLimitExceed": Example(
+                403, "The maximum number of instances in a security group is exceeded."
+            ),
+        },
+    }
+)
 
 NOT_OFFERED: Final = (
     "Zone.NotOnSale",
@@ -93,7 +155,7 @@ BUSY_RETRY_AFTER: Final = timedelta(seconds=10)
 
 def classify(vendor_code: str, *, creating: bool) -> ErrorCode:
     """The closed class of this cloud's word; see ``classify_by_prefix``."""
-    return classify_by_prefix(vendor_code, {**ERROR_CODES, **REFUSALS}, creating=creating)
+    return classify_by_prefix(vendor_code, ERRORS, creating=creating)
 
 
 @contextmanager

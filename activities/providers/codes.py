@@ -1,19 +1,71 @@
-"""A vendor's word looked up in the table of its cloud, where a code stands for all its suffixes."""
+"""The form of a cloud's table of error codes, and how a vendor's word is looked up in one."""
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from domain.contracts.errors import ErrorCode
 
 
-def classify_by_prefix(vendor_code: str, table: Mapping[str, ErrorCode], *, creating: bool) -> ErrorCode:
-    """The closed class of a vendor's code, by its longest listed prefix.
+class Example(NamedTuple):
+    """An answer of the vendor's that carries a word of the table.
+
+    Attributes:
+        status: Its HTTP status.
+        message: Its text, shortened. In parentheses stands one of ours, where the vendor's is not known.
+        code: Its whole word, where the table has the beginning of several; empty when it carries none.
+            Without it, the word of the table.
+    """
+
+    status: int
+    message: str
+    code: str | None = None
+
+
+class Listed(NamedTuple):
+    """What a word of the vendor's means.
+
+    Attributes:
+        code: Its class.
+        example: An answer with it; None for a word of our own, said before anything is sent.
+    """
+
+    code: ErrorCode
+    example: Example | None
+
+
+Table = Mapping[str, Listed]
+"""A cloud's words, or beginnings of them, to what they mean. Unlisted: UNKNOWN."""
+
+
+def table(classes: Mapping[ErrorCode, Mapping[str, Example | None]]) -> Table:
+    """The table of a cloud, written class by class.
+
+    Raises:
+        ValueError: a word stands in two classes.
+    """
+    listed: dict[str, Listed] = {}
+    for code, words in classes.items():
+        for word, example in words.items():
+            if word in listed:
+                raise ValueError(f"{word} stands in two classes: {listed[word].code} and {code}")
+            listed[word] = Listed(code, example)
+    return listed
+
+
+def class_by_prefix(vendor_code: str, listed: Table) -> ErrorCode:
+    """The class of a vendor's code by the longest word that it begins with."""
+    words = [word for word in listed if vendor_code.startswith(word)]
+    return listed[max(words, key=len)].code if words else ErrorCode.UNKNOWN
+
+
+def classify_by_prefix(vendor_code: str, listed: Table, *, creating: bool) -> ErrorCode:
+    """The class of a vendor's code where each word of the table stands for all its suffixes.
 
     Args:
         vendor_code: The cloud's word; empty when an error answer had none.
-        table: Prefixes of the cloud's words; an unlisted word is ``UNKNOWN``.
+        listed: The cloud's table.
         creating: Whether a machine was being bought, so that an internal error may have made it.
     """
-    prefixes = [prefix for prefix in table if vendor_code.startswith(prefix)]
-    code = table[max(prefixes, key=len)] if prefixes else ErrorCode.UNKNOWN
+    code = class_by_prefix(vendor_code, listed)
     may_have_run = code is ErrorCode.UNAVAILABLE or not vendor_code
     return ErrorCode.UNKNOWN_OUTCOME if creating and may_have_run else code

@@ -1,7 +1,7 @@
 """What Huawei's error codes mean: one table, and the few codes whose text decides."""
 
 import re
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Final
@@ -9,6 +9,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from activities.providers import huawei_answers as answers
+from activities.providers.codes import Example, table
 from activities.providers.huawei_sdk import AnsweredError, UnansweredError
 from domain.contracts.errors import ErrorCode, ProviderError
 from domain.contracts.instances import LaunchResult, Refusal, Rejected
@@ -17,40 +18,110 @@ from domain.contracts.offers import ProviderName
 NAME: Final = ProviderName.HUAWEI
 
 # Codes are matched whole: they are numbers. Where an answer has no code, its HTTP status stands for it.
-# Source: error tables of ECS and of the API gateway, 2026. Unlisted: UNKNOWN.
-ERROR_CODES: Final[Mapping[str, ErrorCode]] = {
-    "APIGW.0308": ErrorCode.THROTTLED,
-    "Common.1503": ErrorCode.THROTTLED,
-    "Common.0024": ErrorCode.THROTTLED,
-    "429": ErrorCode.THROTTLED,  # of a GET the client keeps the status only
-    **dict.fromkeys(("Common.0001", "Ecs.0000", "Ecs.0002"), ErrorCode.UNAVAILABLE),
-    **dict.fromkeys(("Ecs.1000", "Ecs.1001", "Ecs.1002", "Ecs.1100", "Ecs.1200"), ErrorCode.UNAVAILABLE),
-    **dict.fromkeys(("Ecs.1201", "Ecs.1300", "500", "502", "503", "504"), ErrorCode.UNAVAILABLE),
-    **dict.fromkeys(("Ecs.0204", "Ecs.0219"), ErrorCode.UNAVAILABLE),  # unless there was no host
-    **dict.fromkeys(("APIGW.0301", "Common.0013", "401"), ErrorCode.UNAUTHENTICATED),
-    # The project does not belong to the keys, or none was found for them.
-    **dict.fromkeys(("Ecs.0004", "Ecs.0023", "Common.0018"), ErrorCode.UNAUTHENTICATED),
-    **dict.fromkeys(("ProjectNotFound", "InvalidCredential"), ErrorCode.UNAUTHENTICATED),
-    **dict.fromkeys(("APIGW.0302", "Pdp.0001", "Ecs.0003", "Ecs.0110", "403"), ErrorCode.FORBIDDEN),
-    # Money: arrears, frozen account, no real-name authentication.
-    **dict.fromkeys(("Ecs.0066", "Ecs.0067", "Ecs.0068", "Ecs.0069"), ErrorCode.FORBIDDEN),
-    **dict.fromkeys(("Ecs.0070", "Ecs.0071", "Ecs.0030"), ErrorCode.FORBIDDEN),
-    **dict.fromkeys(("Ecs.0114", "Ecs.0614", "404"), ErrorCode.NOT_FOUND),
-    **dict.fromkeys(("Ecs.0100", "Ecs.0605", "Ecs.0603"), ErrorCode.CONFLICT),
-    **dict.fromkeys(("Ecs.0005", "Ecs.0014", "Ecs.0031", "Ecs.0032"), ErrorCode.INVALID_REQUEST),
-    **dict.fromkeys(("Ecs.0038", "Ecs.0314", "Common.0002", "400"), ErrorCode.INVALID_REQUEST),
-    "InvalidRegion": ErrorCode.INVALID_REQUEST,
-}
-
-REFUSALS: Final[Mapping[str, ErrorCode]] = {
-    **dict.fromkeys(("Ecs.0319", "Ecs.0044"), ErrorCode.INSUFFICIENT_CAPACITY),
-    **dict.fromkeys(("Ecs.0029", "Ecs.0015", "Ecs.0909"), ErrorCode.INSUFFICIENT_CAPACITY),
-    **dict.fromkeys(("Ecs.0001", "Ecs.0012", "Ecs.0013", "Ecs.0021"), ErrorCode.QUOTA),
-    **dict.fromkeys(("Ecs.0022", "Ecs.0118", "Ecs.0913"), ErrorCode.QUOTA),
-}
+# Source: error tables of ECS and of the API gateway, 2026. Most come with 400, or inside the job.
+ERRORS: Final = table(
+    {
+        ErrorCode.THROTTLED: {
+            "APIGW.0308": Example(429, "The throttling threshold has been reached"),
+            "Common.1503": Example(429, "(too many requests)"),
+            "Common.0024": Example(202, "The traffic has exceeded the upper limit."),
+            "429": Example(429, "(of a GET the client keeps the status only)", ""),
+        },
+        ErrorCode.UNAVAILABLE: {
+            "Common.0001": Example(500, "(a fault of the service)"),
+            "Ecs.0000": Example(400, "Request error."),
+            "Ecs.0002": Example(400, "Failed to submit the task."),
+            "Ecs.1000": Example(400, "Failed to access the OpenStack."),
+            "Ecs.1001": Example(400, "OpenStack access error."),
+            "Ecs.1002": Example(400, "OpenStack access timed out."),
+            "Ecs.1100": Example(400, "Failed to access the IAM."),
+            "Ecs.1200": Example(400, "Failed to access the VPC."),
+            "Ecs.1201": Example(400, "VPC access timed out."),
+            "Ecs.1300": Example(400, "EVS access timed out."),
+            # Unless there was no host.
+            "Ecs.0204": Example(400, "Failed to create the ECS."),
+            "Ecs.0219": Example(400, "Failed to quickly create server because the ECS status is error."),
+            "500": Example(500, "(a page of a gateway)", ""),
+            "502": Example(502, "(a page of a gateway)", ""),
+            "503": Example(503, "(a page of a gateway)", ""),
+            "504": Example(504, "(a page of a gateway)", ""),
+        },
+        ErrorCode.UNAUTHENTICATED: {
+            "APIGW.0301": Example(
+                401, "Incorrect IAM authentication information: verify aksk signature fail"
+            ),
+            "Common.0013": Example(401, "(the token is not valid)"),
+            # The project does not belong to the keys, or none was found for them.
+            "Ecs.0004": Example(400, "Authentication failed."),
+            "Ecs.0023": Example(400, "The project ID in token does not match that in URL."),
+            "Common.0018": Example(400, "Tenant ID in token is not the same as that in URL."),
+            "401": Example(401, "(a page of a gateway)", ""),
+            # Said by us before anything is bought.
+            "ProjectNotFound": None,
+            "InvalidCredential": None,
+        },
+        ErrorCode.FORBIDDEN: {
+            "APIGW.0302": Example(403, "(the user may not call this API)"),
+            "Pdp.0001": Example(403, "Policy does not allow the action to be performed."),
+            "Ecs.0003": Example(403, "The token role contains op_suspended."),
+            "Ecs.0110": Example(403, "The token role is not allowed to perform this operation."),
+            # Money: arrears, frozen account, no real-name authentication.
+            "Ecs.0066": Example(403, "(the account is in arrears)"),
+            "Ecs.0067": Example(403, "(the account is restricted)"),
+            "Ecs.0068": Example(403, "(the account is frozen)"),
+            "Ecs.0069": Example(403, "(the account is not authenticated)"),
+            "Ecs.0070": Example(403, "(the account is restricted)"),
+            "Ecs.0071": Example(403, "(the account is restricted)"),
+            "Ecs.0030": Example(400, "The ECS has been frozen."),
+            "403": Example(403, "(a page of a gateway)", ""),
+        },
+        ErrorCode.NOT_FOUND: {
+            "Ecs.0114": Example(404, "The ECS could not be found."),
+            "Ecs.0614": Example(404, "itemNotFound: Instance could not be found."),
+            "404": Example(404, "(a page of a gateway)", ""),
+        },
+        ErrorCode.CONFLICT: {
+            "Ecs.0100": Example(400, "The ECS status does not meet requirements."),
+            "Ecs.0605": Example(400, "(the server is locked)"),
+            "Ecs.0603": Example(501, "Other commands are being executed. Try again 1 minute later."),
+        },
+        ErrorCode.INVALID_REQUEST: {
+            "Ecs.0005": Example(400, "Invalid request body."),
+            "Ecs.0014": Example(400, "VPC parameters are invalid."),
+            "Ecs.0031": Example(400, "Image does not exist."),
+            "Ecs.0032": Example(400, "Image must be active."),
+            "Ecs.0038": Example(400, "Subnet does not exist."),
+            "Ecs.0314": Example(400, "Failed to obtain the key pair."),
+            "Common.0002": Example(400, "Request body is null!"),
+            "400": Example(400, "(a page of a gateway)", ""),
+            "InvalidRegion": None,  # said by us before anything is sent
+        },
+        ErrorCode.INSUFFICIENT_CAPACITY: {
+            "Ecs.0319": Example(400, "Check capacity: Capacity is not enough."),
+            "Ecs.0044": Example(400, "Disk type has been sold out in AZ."),
+            "Ecs.0029": Example(400, "Flavor does not exist."),
+            "Ecs.0015": Example(400, "The disk of this type is not applicable to the ECS."),
+            "Ecs.0909": Example(400, "The flavor does not support the disk type."),
+            # A subnet is full: another one, or another zone, will do. As a quota of the account it would
+            # close all spot offers of the family in the region.
+            "Ecs.0012": Example(400, "The number of IP addresses in the subnet is insufficient."),
+        },
+        ErrorCode.QUOTA: {
+            "Ecs.0001": Example(400, "The number of ECSs is beyond the quota limit."),
+            "Ecs.0013": Example(400, "Insufficient EIP quota."),
+            "Ecs.0021": Example(400, "The number of volumes is beyond the quota limit."),
+            "Ecs.0022": Example(400, "The number of ECSs is beyond the ECS group quota limit."),
+            "Ecs.0118": Example(400, "The number of ECSs is greater than the maximum number."),
+            "Ecs.0913": Example(400, "Invalid number of ECSs."),
+        },
+    }
+)
 
 NOT_OFFERED: Final = frozenset({"Ecs.0029", "Ecs.0015", "Ecs.0909"})
 """Refusals that say: not sold there at all."""
+
+INSIDE_A_SUCCESS: Final = "Common.0024"
+"""A flow limit that comes with HTTP status 202, as if the request had been taken."""
 
 # These codes say more in their texts. Example: "No valid host was found. There are not enough hosts."
 NO_HOST: Final = re.compile(r"no valid host", re.IGNORECASE)
@@ -72,7 +143,7 @@ def classify(vendor_code: str, message: str, *, creating: bool) -> ErrorCode:
         message: The cloud's text.
         creating: Whether a machine was being bought, so that an internal error may have made it.
     """
-    code = {**ERROR_CODES, **REFUSALS}.get(vendor_code, ErrorCode.UNKNOWN)
+    code = ERRORS[vendor_code].code if vendor_code in ERRORS else ErrorCode.UNKNOWN
     if vendor_code in ("Ecs.0204", "Ecs.0219") and NO_HOST.search(message):
         return ErrorCode.INSUFFICIENT_CAPACITY
     if code is ErrorCode.INVALID_REQUEST and ABOUT_A_BID.search(message):
@@ -120,9 +191,6 @@ def translate_errors(operation: str, *, creating: bool = False) -> Generator[Non
 
 def market_answer(fault: ProviderError) -> LaunchResult:
     """The value that a fault of a purchase stands for.
-INSIDE_A_SUCCESS: Final = "Common.0024"
-"""A flow limit that comes with HTTP status 202, as if the request had been taken."""
-
 
     Raises:
         ProviderError: the same fault, when it is no answer of the market.

@@ -1,13 +1,13 @@
 """What Tencent's error codes mean: one table, matched by prefix."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Final
 
 from pydantic import ValidationError
 
-from activities.providers.codes import classify_by_prefix
+from activities.providers.codes import Example, classify_by_prefix, table
 from activities.providers.tencent_sdk import AnsweredError, UnansweredError
 from domain.contracts.errors import ErrorCode, ProviderError
 from domain.contracts.instances import LaunchResult, Refusal, Rejected
@@ -15,63 +15,114 @@ from domain.contracts.offers import ProviderName
 
 NAME: Final = ProviderName.TENCENT
 
-# Codes are matched by their longest listed prefix; HTTP status says nothing, errors come with 200.
-# Source: errorcodes of the SDK. Unlisted: UNKNOWN.
-ERROR_CODES: Final[Mapping[str, ErrorCode]] = {
-    "RequestLimitExceeded": ErrorCode.THROTTLED,
-    "InternalError": ErrorCode.UNAVAILABLE,
-    "InternalServerError": ErrorCode.UNAVAILABLE,
-    "FailedOperation": ErrorCode.UNAVAILABLE,
-    "AuthFailure": ErrorCode.UNAUTHENTICATED,
-    "InvalidCredential": ErrorCode.UNAUTHENTICATED,  # raised by the SDK before it sends anything
-    "AuthFailure.UnauthorizedOperation": ErrorCode.FORBIDDEN,
-    "UnauthorizedOperation": ErrorCode.FORBIDDEN,
-    "AccountQualificationRestrictions": ErrorCode.FORBIDDEN,
-    "InvalidAccount": ErrorCode.FORBIDDEN,  # InsufficientBalance, UnpaidOrder
-    "InvalidInstanceId.NotFound": ErrorCode.NOT_FOUND,
-    "ResourceNotFound.InvalidInstanceIdNotFound": ErrorCode.NOT_FOUND,
-    "InvalidParameterValue.ResourceIdInvalid": ErrorCode.NOT_FOUND,  # tag service
-    "OperationDenied.InstanceOperationInProgress": ErrorCode.CONFLICT,
-    "MutexOperation.TaskRunning": ErrorCode.CONFLICT,
-    "ResourceInUse": ErrorCode.CONFLICT,
-    "FailedOperation.ResourceTagProcessing": ErrorCode.CONFLICT,  # tag service
-    "UnsupportedOperation.InstanceState": ErrorCode.CONFLICT,
-    "LimitExceeded.UserReturnQuota": ErrorCode.FORBIDDEN,
-    "UnsupportedOperation.InstancesProtected": ErrorCode.FORBIDDEN,
-    "FailedOperation.IllegalTag": ErrorCode.INVALID_REQUEST,
-    "FailedOperation.TagKeyReserved": ErrorCode.INVALID_REQUEST,
-    "InvalidAction": ErrorCode.INVALID_REQUEST,
-    "Invalid": ErrorCode.INVALID_REQUEST,
-    "Missing": ErrorCode.INVALID_REQUEST,
-    "UnknownParameter": ErrorCode.INVALID_REQUEST,
-    "ResourceNotFound": ErrorCode.INVALID_REQUEST,
-    "OperationDenied.AccountNotSupported": ErrorCode.FORBIDDEN,
-    "NoSuchVersion": ErrorCode.INVALID_REQUEST,
-    "UnsupportedRegion": ErrorCode.INVALID_REQUEST,
-    "UnsupportedOperation": ErrorCode.INVALID_REQUEST,
-    "LimitExceeded": ErrorCode.INVALID_REQUEST,
-}
-
-REFUSALS: Final[Mapping[str, ErrorCode]] = {
-    "ResourceInsufficient": ErrorCode.INSUFFICIENT_CAPACITY,
-    "ResourcesSoldOut": ErrorCode.INSUFFICIENT_CAPACITY,
-    "ResourceUnavailable.InstanceType": ErrorCode.INSUFFICIENT_CAPACITY,
-    "ResourceNotFound.InvalidZoneInstanceType": ErrorCode.INSUFFICIENT_CAPACITY,
-    "InvalidParameterValue.InsufficientOffering": ErrorCode.INSUFFICIENT_CAPACITY,
-    "InvalidParameterValue.ZoneNotSupported": ErrorCode.INSUFFICIENT_CAPACITY,
-    "InvalidParameter.InvalidCloudDiskSoldOut": ErrorCode.INSUFFICIENT_CAPACITY,
-    "UnsupportedOperation.InvalidZone": ErrorCode.INSUFFICIENT_CAPACITY,
-    "UnsupportedOperation.NoInstanceTypeSupportSpot": ErrorCode.INSUFFICIENT_CAPACITY,
-    "UnsupportedOperation.SpotUnsupportedRegion": ErrorCode.INSUFFICIENT_CAPACITY,
-    "FailedOperation.NoAvailableIpAddressCountInSubnet": ErrorCode.INSUFFICIENT_CAPACITY,
-    "LimitExceeded.VpcSubnetNum": ErrorCode.INSUFFICIENT_CAPACITY,
-    "InvalidParameterValue.InsufficientPrice": ErrorCode.PRICE_TOO_LOW,
-    "LimitExceeded.SpotQuota": ErrorCode.QUOTA,
-    "LimitExceeded.UserSpotQuota": ErrorCode.QUOTA,
-    "LimitExceeded.InstanceQuota": ErrorCode.QUOTA,
-    "LimitExceeded.CvmInstanceQuota": ErrorCode.QUOTA,
-    "InstancesQuotaLimitExceeded": ErrorCode.QUOTA,
-}
+# Codes are matched by their longest listed beginning; HTTP status says nothing, errors come with 200.
+# Source: errorcodes of the SDK, whose texts are translated here; codes of the gateway and of the tag service.
+ERRORS: Final = table(
+    {
+        ErrorCode.THROTTLED: {
+            "RequestLimitExceeded": Example(
+                200,
+                "Your current request times exceeds the frequency limit.",
+                "RequestLimitExceeded.UinLimitExceeded",
+            ),
+        },
+        ErrorCode.UNAVAILABLE: {
+            "InternalError": Example(200, "Internal error.", "InternalError.TradeUnknownError"),
+            "InternalServerError": Example(200, "Internal error of the operation."),
+            "FailedOperation": Example(200, "The operation failed.", "FailedOperation.InquiryPriceFailed"),
+        },
+        ErrorCode.UNAUTHENTICATED: {
+            "AuthFailure": Example(
+                200, "The provided credentials could not be validated.", "AuthFailure.SignatureFailure"
+            ),
+            "InvalidCredential": None,  # raised by the SDK before it sends anything
+        },
+        ErrorCode.FORBIDDEN: {
+            "AuthFailure.UnauthorizedOperation": Example(200, "(you are not authorized to RunInstances)"),
+            "UnauthorizedOperation": Example(
+                200, "(you are not authorized to RunInstances)", "UnauthorizedOperation.MFANotFound"
+            ),
+            "AccountQualificationRestrictions": Example(200, "The account is not qualified."),
+            "InvalidAccount": Example(
+                200, "The account's balance is insufficient.", "InvalidAccount.InsufficientBalance"
+            ),
+            "LimitExceeded.UserReturnQuota": Example(200, "Not returned, the quota of returns is used up."),
+            "OperationDenied.AccountNotSupported": Example(200, "Not supported for this account."),
+            "UnsupportedOperation.InstancesProtected": Example(200, "The instance is protected."),
+        },
+        ErrorCode.NOT_FOUND: {
+            "InvalidInstanceId.NotFound": Example(200, "No such instance was found."),
+            "ResourceNotFound.InvalidInstanceIdNotFound": Example(200, "The instance id was not found."),
+            # Of the tag service.
+            "InvalidParameterValue.ResourceIdInvalid": Example(200, "(the resource id is invalid)"),
+        },
+        ErrorCode.CONFLICT: {
+            "OperationDenied.InstanceOperationInProgress": Example(
+                200, "The instance is in another operation, try again later."
+            ),
+            "MutexOperation.TaskRunning": Example(200, "The same task is running."),
+            "ResourceInUse": Example(200, "The resource is in use."),
+            # Of the tag service.
+            "FailedOperation.ResourceTagProcessing": Example(200, "(tags are being changed)"),
+            "UnsupportedOperation.InstanceState": Example(
+                200,
+                "Instances that are being made cannot do this.",
+                "UnsupportedOperation.InstanceStatePending",
+            ),
+        },
+        ErrorCode.INVALID_REQUEST: {
+            "FailedOperation.IllegalTag": Example(
+                200, "The tag's key has illegal characters.", "FailedOperation.IllegalTagKey"
+            ),
+            "FailedOperation.TagKeyReserved": Example(200, "The tag's key is reserved."),
+            "InvalidAction": Example(200, "(the API has no such action)"),
+            "Invalid": Example(200, "(the image id is malformed)", "InvalidImageId.Malformed"),
+            "Missing": Example(200, "A parameter is missing.", "MissingParameter"),
+            "UnknownParameter": Example(200, "A parameter is unknown."),
+            "ResourceNotFound": Example(
+                200, "No such placement group.", "ResourceNotFound.InvalidPlacementSet"
+            ),
+            "NoSuchVersion": Example(200, "(the API has no such version)"),
+            "UnsupportedRegion": Example(200, "(the API is not in this region)"),
+            "UnsupportedOperation": Example(200, "The operation is not supported."),
+            "LimitExceeded": Example(
+                200, "An instance has at most five groups.", "LimitExceeded.AssociateUSGLimitExceeded"
+            ),
+        },
+        ErrorCode.INSUFFICIENT_CAPACITY: {
+            "ResourceInsufficient": Example(
+                200, "The specified type is out of stock.", "ResourceInsufficient.SpecifiedInstanceType"
+            ),
+            "ResourcesSoldOut": Example(200, "The zone is sold out.", "ResourcesSoldOut.AvailableZone"),
+            "ResourceUnavailable.InstanceType": Example(200, "The zone does not sell this type."),
+            "ResourceNotFound.InvalidZoneInstanceType": Example(200, "The zone does not support this type."),
+            "InvalidParameterValue.InsufficientOffering": Example(200, "Too little spot capacity."),
+            "InvalidParameterValue.ZoneNotSupported": Example(200, "The zone is not supported."),
+            "InvalidParameter.InvalidCloudDiskSoldOut": Example(200, "Disks are sold out."),
+            "UnsupportedOperation.InvalidZone": Example(200, "The zone does not sell."),
+            "UnsupportedOperation.NoInstanceTypeSupportSpot": Example(200, "The type has no spot billing."),
+            "UnsupportedOperation.SpotUnsupportedRegion": Example(200, "The region has no spot instances."),
+            "UnsupportedOperation.MinCountUnsupported": Example(
+                200, "The region cannot deliver in part.", "UnsupportedOperation.MinCountUnsupportedRegion"
+            ),
+            # A subnet is full: another one, or another zone, will do.
+            "FailedOperation.NoAvailableIpAddressCountInSubnet": Example(
+                200, "The subnet's IPs are used up."
+            ),
+            "LimitExceeded.VpcSubnetNum": Example(200, "The subnet has too few IPs."),
+        },
+        ErrorCode.PRICE_TOO_LOW: {
+            "InvalidParameterValue.InsufficientPrice": Example(200, "The bid failed."),
+        },
+        ErrorCode.QUOTA: {
+            "LimitExceeded.SpotQuota": Example(200, "The quota of spot instances of the type is too small."),
+            "LimitExceeded.UserSpotQuota": Example(200, "The quota of spot instances is too small."),
+            "LimitExceeded.InstanceQuota": Example(200, "The quota is too small for so many instances."),
+            "LimitExceeded.CvmInstanceQuota": Example(200, "The quota of instances is used up."),
+            "InstancesQuotaLimitExceeded": Example(200, "More instances than the account has left to buy."),
+        },
+    }
+)
 
 NOT_OFFERED: Final = (
     "ResourceUnavailable.InstanceType",
@@ -80,6 +131,7 @@ NOT_OFFERED: Final = (
     "UnsupportedOperation.InvalidZone",
     "UnsupportedOperation.NoInstanceTypeSupportSpot",
     "UnsupportedOperation.SpotUnsupportedRegion",
+    "UnsupportedOperation.MinCountUnsupported",
 )
 """Prefixes of refusals that say: not sold there at all."""
 
@@ -92,7 +144,7 @@ BUSY_RETRY_AFTER: Final = timedelta(seconds=5)
 
 def classify(vendor_code: str, *, creating: bool) -> ErrorCode:
     """The closed class of this cloud's word; see ``classify_by_prefix``."""
-    return classify_by_prefix(vendor_code, {**ERROR_CODES, **REFUSALS}, creating=creating)
+    return classify_by_prefix(vendor_code, ERRORS, creating=creating)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 from activities.providers.aliyun import AliyunProvider, AliyunSettings
+from activities.providers.aliyun_errors import ERRORS
 from activities.providers.base import Capability, Credentials, Provider
 from domain.contracts.instances import DiskSpec
 from domain.contracts.offers import CapacityType, ProviderName, RegionKey
@@ -44,6 +45,7 @@ CASE = CloudCase(
     simulator=AliyunCloud,
     build=_build,
     unknown_id="i-sim00000000",
+    errors=ERRORS,
     quota_action="DescribeAccountAttributes",
     quota_texts={
         CapacityType.SPOT: f"spot vCPU in {REGION}: {{used}} of {{limit}} used",

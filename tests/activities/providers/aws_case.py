@@ -1,6 +1,7 @@
 """AWS's answers to the conformance suite."""
 
 from activities.providers.aws import AwsProvider, AwsSettings
+from activities.providers.aws_errors import ERRORS
 from activities.providers.base import Capability, Credentials, Provider
 from domain.contracts.instances import DiskSpec
 from domain.contracts.offers import CapacityType, ProviderName, RegionKey
@@ -45,6 +46,7 @@ CASE = CloudCase(
     simulator=AwsCloud,
     build=_build,
     unknown_id=f"{AwsCloud.id_prefix}ffffffff",
+    errors=ERRORS,
     quota_action="GetServiceQuota",
     quota_texts={
         CapacityType.SPOT: f"spot vCPU of G and VT (L-3819A6DF) in {REGION}: limit {{limit}}",

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import cast
 
 from activities.providers.base import Capability, Credentials, Provider
+from activities.providers.codes import Table
 from domain.contracts.catalogue import instance_type
 from domain.contracts.instances import DiskSpec, LaunchRequest
 from domain.contracts.lanes import Lane
@@ -39,6 +40,7 @@ class CloudCase:
         instance_type: A type with one GPU that both zones sell.
         subnets: Zone to a subnet in it.
         unknown_id: An id in the vendor's form that no machine has.
+        errors: The table of its error codes.
         create_action: The vendor's name of the create call.
         end_action: Of the call that ends machines.
         list_action: Of the call that lists and describes.
@@ -70,6 +72,7 @@ class CloudCase:
     quota_action: str
     quota_texts: Mapping[CapacityType, str]
     denied_code: str
+    errors: Table
     create_action: str = "RunInstances"
     end_action: str = "TerminateInstances"
     list_action: str = "DescribeInstances"

@@ -2,6 +2,7 @@
 
 from activities.providers.base import Capability, Credentials, Provider
 from activities.providers.huawei import HuaweiProvider, HuaweiSettings, client_token
+from activities.providers.huawei_errors import ERRORS
 from domain.contracts.instances import DiskSpec
 from domain.contracts.offers import CapacityType, ProviderName, RegionKey
 from sandbox.clouds.huawei import HuaweiCloud, project_of
@@ -46,6 +47,7 @@ CASE = CloudCase(
     simulator=HuaweiCloud,
     build=_build,
     unknown_id="00000000-0000-4000-8000-ffffffffffff",
+    errors=ERRORS,
     quota_action="ShowServerLimits",
     quota_texts={
         CapacityType.SPOT: f"spot instances in {REGION}: {{used}} of {{limit}} used",

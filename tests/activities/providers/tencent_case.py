@@ -2,6 +2,7 @@
 
 from activities.providers.base import Capability, Credentials, Provider
 from activities.providers.tencent import TencentProvider, TencentSettings
+from activities.providers.tencent_errors import ERRORS
 from domain.contracts.instances import DiskSpec
 from domain.contracts.offers import CapacityType, ProviderName, RegionKey
 from sandbox.clouds.inventory import Inventory, Subnet
@@ -40,6 +41,7 @@ CASE = CloudCase(
     simulator=TencentCloud,
     build=_build,
     unknown_id="ins-00000000",
+    errors=ERRORS,
     quota_action="DescribeAccountQuota",
     quota_texts={
         CapacityType.SPOT: "spot vCPU in ap-guangzhou-3: {used} of {limit} used",

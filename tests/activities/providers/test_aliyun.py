@@ -25,7 +25,7 @@ from activities.providers.aliyun import (
     price_limit_from,
     quote_from,
 )
-from activities.providers.aliyun_errors import classify
+from activities.providers.aliyun_errors import NOT_OFFERED, classify
 from activities.providers.aliyun_sdk import public_text
 from domain.contracts.catalogue import CATALOGUE
 from domain.contracts.errors import ErrorCode, ProviderError
@@ -613,7 +613,7 @@ def test_adapter_can_be_used_again_after_it_was_closed(world: World) -> None:
         ("InvalidSpotPriceLimit.LowerThanPublicPrice", ErrorCode.PRICE_TOO_LOW),
         ("InvalidSpotPriceLimit", ErrorCode.INVALID_REQUEST),
         ("QuotaExceed.ElasticQuota", ErrorCode.QUOTA),
-        ("QuotaExceeded.PrivateIpAddress", ErrorCode.QUOTA),
+        ("QuotaExceeded.PrivateIpAddress", ErrorCode.INSUFFICIENT_CAPACITY),
         ("InvalidAccessKeyId.NotFound", ErrorCode.UNAUTHENTICATED),
         ("InvalidSecurityToken.Expired", ErrorCode.UNAUTHENTICATED),
         ("Forbidden.RAM", ErrorCode.FORBIDDEN),
@@ -640,6 +640,55 @@ def test_classify_takes_the_longest_prefix(vendor_code: str, code: ErrorCode) ->
 )
 def test_classify_says_unknown_outcome_when_a_machine_may_have_been_made(vendor_code: str) -> None:
     assert classify(vendor_code, creating=True) is ErrorCode.UNKNOWN_OUTCOME
+
+
+# Every code that the vendor's pages and the SDK name for the calls that we make, by what it means to a pool.
+NOT_SOLD = """
+    Zone.NotOnSale Zone.NotOpen OperationDenied.ZoneNotAllowed InvalidInstanceType.ZoneNotSupported
+    InvalidInstanceType.NotSupported InstanceType.Offline CategoryNotSupported
+"""
+NAMED = {
+    ErrorCode.INSUFFICIENT_CAPACITY: f"""
+        {NOT_SOLD}
+        OperationDenied.NoStock ResourceNotAvailable NodeControllerUnavailable
+        QuotaExceeded.PrivateIpAddress
+    """,
+    ErrorCode.PRICE_TOO_LOW: "InvalidSpotPriceLimit.LowerThanPublicPrice",
+    ErrorCode.INVALID_REQUEST: """
+        InvalidSpotAliUid InvalidSpotAuthorized InvalidSpotStrategy InvalidSpotDuration InvalidSpotPriceLimit
+    """,
+    ErrorCode.QUOTA: """
+        QuotaExceed.ElasticQuota QuotaExceed.AfterpayInstance QuotaExceeded QuotaExceed.PostPaidDisk
+        SecurityGroupInstanceLimitExceed
+    """,
+    ErrorCode.FORBIDDEN: """
+        InvalidAccountStatus.NotEnoughBalance InsufficientBalance Account.Arrearage PaymentMethodNotFound
+        Forbidden.RAM Forbbiden InvalidUser.PassRoleForbidden Forbidden.RiskControl
+        RealNameAuthenticationError InvalidOperation.DeletionProtection InstanceLockedForSecurity
+    """,
+    ErrorCode.UNAUTHENTICATED: """
+        InvalidAccessKeyId.NotFound SignatureDoesNotMatch InvalidSecurityToken.Expired
+        InvalidSecurityToken.Malformed
+    """,
+    ErrorCode.THROTTLED: "Throttling Throttling.User Throttling.Api",
+    ErrorCode.UNKNOWN_OUTCOME: "IdempotentParameterMismatch InvalidClientToken.ValueNotSupported",
+    ErrorCode.UNAVAILABLE: "InternalError ServiceUnavailable",
+    ErrorCode.CONFLICT: """
+        OperationDenied.CreatingConflict IncorrectInstanceStatus IncorrectInstanceStatus.Initializing
+    """,
+    ErrorCode.NOT_FOUND: "InvalidInstanceId.NotFound",
+}
+
+
+@pytest.mark.parametrize(("code", "words"), NAMED.items(), ids=[code.value for code in NAMED])
+def test_classify_knows_every_code_that_the_vendor_names(code: ErrorCode, words: str) -> None:
+    said = {word: classify(word, creating=False) for word in words.split()}
+    assert said == dict.fromkeys(words.split(), code)
+
+
+def test_what_is_not_sold_there_is_told_from_what_is_sold_out() -> None:
+    words = NAMED[ErrorCode.INSUFFICIENT_CAPACITY].split()
+    assert {word for word in words if word.startswith(NOT_OFFERED)} == set(NOT_SOLD.split())
 
 
 @pytest.mark.parametrize(("bid", "limit"), [("5", 5.0), ("5.1239", 5.123), ("0.001", 0.001), ("12.3", 12.3)])

@@ -26,7 +26,7 @@ from activities.providers.aws import (
     launch_body,
     quote_from,
 )
-from activities.providers.aws_errors import ERROR_CODES, REFUSALS, classify
+from activities.providers.aws_errors import NOT_OFFERED, classify
 from activities.providers.aws_sdk import Ec2Calls, public_text
 from domain.contracts.catalogue import CATALOGUE
 from domain.contracts.errors import ErrorCode, ProviderError
@@ -132,7 +132,7 @@ def fault_of(action: object, *arguments: object) -> ProviderError:
         ("UnrecognizedClientException", ErrorCode.UNAUTHENTICATED),
         ("TooManyRequestsException", ErrorCode.THROTTLED),
         ("NoSuchResourceException", ErrorCode.NOT_FOUND),
-        ("InsufficientFreeAddressesInSubnet", ErrorCode.QUOTA),
+        ("InsufficientFreeAddressesInSubnet", ErrorCode.INSUFFICIENT_CAPACITY),
         ("AuthFailure", ErrorCode.UNAUTHENTICATED),
         ("ExpiredTokenException", ErrorCode.UNAUTHENTICATED),
         ("InvalidClientTokenId", ErrorCode.UNAUTHENTICATED),
@@ -178,9 +178,74 @@ def test_a_token_with_other_parameters_leaves_the_outcome_open() -> None:
     assert classify("IdempotentParameterMismatch", creating=True, status=400) is ErrorCode.UNKNOWN_OUTCOME
 
 
-def test_no_refusal_hides_behind_a_prefix() -> None:
-    assert {code: classify(code, creating=False) for code in REFUSALS} == dict(REFUSALS)
-    assert not ERROR_CODES.keys() & REFUSALS.keys()
+@pytest.mark.parametrize("vendor_code", ["UnsupportedTenancy", "UnsupportedHibernationConfiguration"])
+def test_word_that_goes_on_after_a_whole_one_is_unknown(vendor_code: str) -> None:
+    assert classify(vendor_code, creating=True, status=400) is ErrorCode.UNKNOWN
+
+
+# Every code that the vendor's pages and the SDK name for the calls that we make, by what it means to a pool.
+NAMED = {
+    ErrorCode.INSUFFICIENT_CAPACITY: """
+        InsufficientInstanceCapacity UnfulfillableCapacity InsufficientHostCapacity Unsupported
+        InsufficientFreeAddressesInSubnet
+    """,
+    ErrorCode.PRICE_TOO_LOW: "SpotMaxPriceTooLow",
+    ErrorCode.QUOTA: """
+        MaxSpotInstanceCountExceeded VcpuLimitExceeded InstanceLimitExceeded MaxFleetCountExceeded
+    """,
+    ErrorCode.UNAUTHENTICATED: "AuthFailure ExpiredToken",
+    ErrorCode.FORBIDDEN: "UnauthorizedOperation AuthFailure.ServiceLinkedRoleCreationNotPermitted",
+    ErrorCode.THROTTLED: "RequestLimitExceeded EC2ThrottledException",
+    ErrorCode.UNAVAILABLE: "InternalError Unavailable ServiceUnavailable",
+    ErrorCode.NOT_FOUND: "InvalidInstanceID.NotFound",
+    ErrorCode.UNKNOWN_OUTCOME: "IdempotentParameterMismatch",
+}
+
+
+@pytest.mark.parametrize(("code", "words"), NAMED.items(), ids=[code.value for code in NAMED])
+def test_classify_knows_every_code_that_the_vendor_names(code: ErrorCode, words: str) -> None:
+    said = {word: classify(word, creating=False) for word in words.split()}
+    assert said == dict.fromkeys(words.split(), code)
+
+
+def test_what_is_not_sold_there_is_told_from_what_is_sold_out() -> None:
+    assert NOT_OFFERED & set(NAMED[ErrorCode.INSUFFICIENT_CAPACITY].split()) == {"Unsupported"}
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "The requested instance type (p5.48xlarge) is not supported in the requested Availability Zone (x).",
+        "Spot Instances are not available for the requested instance type.",
+        "The spot market is not available in this region.",
+        "The instance type does not support the spot market: p5.48xlarge is not available as spot.",
+        "The architecture 'arm64' of the instance type does not match the architecture 'x86_64' of the AMI.",
+    ],
+)
+def test_combination_of_parameters_that_is_not_sold_there_is_refused_by_its_text(message: str) -> None:
+    code = classify("InvalidParameterCombination", creating=True, status=400, message=message)
+    assert code is ErrorCode.INSUFFICIENT_CAPACITY
+    assert "InvalidParameterCombination" in NOT_OFFERED
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "The parameter groupName cannot be used with the parameter subnet",
+        "Cluster placement groups are not supported by the 't2.micro' instance type.",
+        "The request with type 'one-time' is not supported when the behavior is set to 'stop'.",
+        "Enhanced networking with the ENA is required for the 'p5.48xlarge' instance type.",
+        "The specified instance type is not eligible for Free Tier.",
+    ],
+)
+def test_combination_of_parameters_that_exclude_each_other_is_rejected(message: str) -> None:
+    code = classify("InvalidParameterCombination", creating=True, status=400, message=message)
+    assert code is ErrorCode.INVALID_REQUEST
+
+
+def test_text_of_another_code_decides_nothing() -> None:
+    text = "The instance type is not supported in the Availability Zone."
+    assert classify("InvalidParameterValue", creating=True, message=text) is ErrorCode.INVALID_REQUEST
 
 
 def seen(word: str = "running", **changes: object) -> answers.SeenInstance:

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from activities.providers.base import Capability, Provider
+from activities.providers.codes import Example, Listed
 from activities.providers.registry import build_adapter
 from domain.contracts.errors import ErrorCode, ProviderError
 from domain.contracts.instances import (
@@ -33,6 +34,7 @@ from sandbox.clouds.faults import Fault, FaultKind
 from sandbox.clouds.ledger import EndReason
 from sandbox.clouds.server import served
 from tests.activities.providers.cloud_case import TOKEN, CloudCase, Keys, found_cases, now
+from tests.steps import to_do
 
 BOOT = "#!/bin/sh\necho token=abcdef.0123456789abcdef\n# ä 测试\n"
 SECRET_OF_BOOT = "abcdef.0123456789abcdef"
@@ -320,6 +322,89 @@ def test_code_that_no_table_lists_is_raised_as_unknown_with_the_vendors_word(acc
         fault = fails_with(ErrorCode.UNKNOWN, call)
         assert (fault.vendor_code, "never seen before" in str(fault)) == ("Made.Up", True)
     assert account.control.machines() == []
+
+
+# The table of error codes
+
+
+def test_every_listed_code_has_its_class_when_a_purchase_is_answered_with_it(account: Account) -> None:
+    said = {
+        word: _code_of_launch(account, *_answer(word, row)) for word, row in _sent_by_vendor(account.case)
+    }
+    assert said == {word: _when_creating(row) for word, row in _sent_by_vendor(account.case)}
+    assert account.creates() == len(said)
+    assert account.control.machines() == []
+
+
+def test_every_listed_code_has_its_class_when_a_reading_is_answered_with_it(account: Account) -> None:
+    said = {
+        word: _code_of_reading(account, *_answer(word, row)) for word, row in _sent_by_vendor(account.case)
+    }
+    assert said == {word: row.code for word, row in _sent_by_vendor(account.case)}
+
+
+def test_example_of_a_beginning_is_a_word_that_begins_so(case: CloudCase) -> None:
+    """An answer without a code stands for its HTTP status."""
+    told = {word: _answer(word, row) for word, row in _sent_by_vendor(case)}
+    wrong = [word for word, (code, sent) in told.items() if not (code or str(sent.status)).startswith(word)]
+    assert wrong == []
+
+
+def _sent_by_vendor(case: CloudCase) -> list[tuple[str, Listed]]:
+    """All rows but those of our own words."""
+    rows = [(word, row) for word, row in case.errors.items() if row.example is not None]
+    assert rows, to_do(5, f"the table of error codes of {case.provider} is empty")
+    return rows
+
+
+def _answer(word: str, row: Listed) -> tuple[str, Example]:
+    """The example of a row, and its code as the vendor sends it."""
+    assert row.example is not None
+    return (word if row.example.code is None else row.example.code), row.example
+
+
+def _when_creating(row: Listed) -> ErrorCode:
+    """An internal error may have made a machine, and so may an error inside a success (202)."""
+    assert row.example is not None
+    unsure = row.code is ErrorCode.UNAVAILABLE or row.example.status == 202
+    return ErrorCode.UNKNOWN_OUTCOME if unsure else row.code
+
+
+def _code_of_launch(account: Account, code: str, sent: Example) -> ErrorCode:
+    """The class of a purchase that is answered so; the answer's code and text are kept."""
+    _answer_once(account, account.case.create_action, code, sent)
+    try:
+        result = account.provider.launch(account.case.request(), BOOT)
+    except ProviderError as fault:
+        seen, vendor_code, text = fault.code, fault.vendor_code, str(fault)
+    else:
+        assert isinstance(result, Refusal | Rejected), (code, result)
+        seen, vendor_code, text = result.code, result.vendor_code, result.message
+    # Without a code the status is all that is kept: a page of a gateway may be long, or quote the request.
+    assert vendor_code == (code or str(sent.status))
+    assert not code or sent.message in text
+    return seen
+
+
+def _code_of_reading(account: Account, code: str, sent: Example) -> ErrorCode:
+    """The class of a reading that is answered so."""
+    _answer_once(account, account.case.list_action, code, sent)
+    with pytest.raises(ProviderError) as raised:
+        account.provider.list_tagged({TAG_POOL: "pool-1"})
+    return raised.value.code
+
+
+def _answer_once(account: Account, action: str, code: str, sent: Example) -> None:
+    account.control.set_fault(
+        Fault(
+            kind=FaultKind.ERROR,
+            action=action,
+            count=1,
+            code=code,
+            message=sent.message,
+            status=sent.status,
+        )
+    )
 
 
 def test_launch_is_certainly_not_carried_out_when_nobody_listens(case: CloudCase) -> None:

@@ -33,7 +33,7 @@ from activities.providers.huawei import (
     quote_from,
     stocks_from,
 )
-from activities.providers.huawei_errors import classify
+from activities.providers.huawei_errors import NOT_OFFERED, classify
 from activities.providers.huawei_sdk import _ecs
 from domain.contracts.catalogue import CATALOGUE
 from domain.contracts.errors import ErrorCode, ProviderError
@@ -922,7 +922,7 @@ def test_adapter_releases_its_threads_and_can_be_used_again(world: World) -> Non
         ("Ecs.0219", "the guest did not start", ErrorCode.UNAVAILABLE),
         ("Ecs.0029", "", ErrorCode.INSUFFICIENT_CAPACITY),
         ("Ecs.0001", "", ErrorCode.QUOTA),
-        ("Ecs.0012", "", ErrorCode.QUOTA),
+        ("Ecs.0012", "", ErrorCode.INSUFFICIENT_CAPACITY),
         ("Ecs.0005", "the value of spotPrice is lower than the market price", ErrorCode.PRICE_TOO_LOW),
         ("Ecs.0005", "imageRef", ErrorCode.INVALID_REQUEST),
         ("Ecs.0005", "this network is forbidden", ErrorCode.INVALID_REQUEST),
@@ -947,6 +947,36 @@ def test_classify_matches_codes_whole(vendor_code: str, message: str, code: Erro
 @pytest.mark.parametrize("vendor_code", ["Ecs.0000", "Common.0001", "500", "502", ""])
 def test_classify_says_unknown_outcome_when_a_machine_may_have_been_made(vendor_code: str) -> None:
     assert classify(vendor_code, "", creating=True) is ErrorCode.UNKNOWN_OUTCOME
+
+
+# Every code that the vendor's pages and the SDK name for the calls that we make, by what it means to a pool.
+NOT_SOLD = "Ecs.0029 Ecs.0015 Ecs.0909"
+NAMED = {
+    ErrorCode.INSUFFICIENT_CAPACITY: f"{NOT_SOLD} Ecs.0319 Ecs.0044 Ecs.0012",
+    ErrorCode.QUOTA: "Ecs.0001 Ecs.0013 Ecs.0021 Ecs.0022 Ecs.0118 Ecs.0913",
+    ErrorCode.FORBIDDEN: """
+        Ecs.0066 Ecs.0067 Ecs.0068 Ecs.0069 Ecs.0070 Ecs.0071 Ecs.0030 Pdp.0001 Ecs.0003 Ecs.0110
+    """,
+    ErrorCode.UNAUTHENTICATED: "Common.0013 Ecs.0004 Ecs.0023 Common.0018 APIGW.0301",
+    ErrorCode.THROTTLED: "APIGW.0308 Common.1503 429 Common.0024",
+    ErrorCode.UNAVAILABLE: """
+        Common.0001 Ecs.0000 Ecs.0002 Ecs.1000 Ecs.1001 Ecs.1002 Ecs.1100 Ecs.1200 Ecs.1201 Ecs.1300
+    """,
+    ErrorCode.CONFLICT: "Ecs.0100 Ecs.0605 Ecs.0603",
+    ErrorCode.NOT_FOUND: "Ecs.0114 Ecs.0614",
+    ErrorCode.INVALID_REQUEST: "Ecs.0005 Ecs.0014 Ecs.0031 Ecs.0032 Ecs.0038 Ecs.0314 Common.0002",
+}
+
+
+@pytest.mark.parametrize(("code", "words"), NAMED.items(), ids=[code.value for code in NAMED])
+def test_classify_knows_every_code_that_the_vendor_names(code: ErrorCode, words: str) -> None:
+    said = {word: classify(word, "", creating=False) for word in words.split()}
+    assert said == dict.fromkeys(words.split(), code)
+
+
+def test_what_is_not_sold_there_is_told_from_what_is_sold_out() -> None:
+    words = NAMED[ErrorCode.INSUFFICIENT_CAPACITY].split()
+    assert NOT_OFFERED & set(words) == set(NOT_SOLD.split())
 
 
 def test_client_token_is_a_uuid_and_the_same_for_the_same_launch() -> None:
