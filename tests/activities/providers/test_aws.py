@@ -28,6 +28,7 @@ from activities.providers.aws import (
 )
 from activities.providers.aws_errors import NOT_OFFERED, classify
 from activities.providers.aws_sdk import Ec2Calls, public_text
+from activities.providers.base import at_once
 from domain.contracts.catalogue import CATALOGUE
 from domain.contracts.errors import ErrorCode, ProviderError
 from domain.contracts.instances import Created, DiskSpec, InstanceState, OfferQuery, Refusal, Rejected
@@ -864,6 +865,7 @@ def test_sdk_refuses_what_it_does_not_know_without_quoting_it(world: World) -> N
         CASE.region,
         world.keys.values,
         None,
+        turn=at_once,
         connect_timeout=timedelta(seconds=1),
         read_timeout=timedelta(seconds=1),
     )
