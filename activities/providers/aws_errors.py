@@ -9,9 +9,9 @@ from typing import Final
 from pydantic import ValidationError
 
 from activities.providers.aws_sdk import NOT_USABLE, AnsweredError, UnansweredError
-from activities.providers.codes import Example, class_by_prefix, table
+from activities.providers.codes import Example, answer_of, class_by_prefix, table
 from domain.contracts.errors import ErrorCode, ProviderError
-from domain.contracts.instances import LaunchResult, Refusal, Rejected
+from domain.contracts.instances import LaunchResult
 from domain.contracts.offers import ProviderName
 
 # Codes are matched by their longest listed beginning, whatever the HTTP status: missing capacity comes with
@@ -200,20 +200,5 @@ def translate_errors(operation: str, *, creating: bool = False) -> Generator[Non
 
 
 def market_answer(fault: ProviderError) -> LaunchResult:
-    """The value that a fault of a create call stands for.
-
-    Raises:
-        ProviderError: the same fault, when it is no answer of the market.
-    """
-    match fault.code:
-        case ErrorCode.INSUFFICIENT_CAPACITY | ErrorCode.QUOTA | ErrorCode.PRICE_TOO_LOW as code:
-            return Refusal(
-                code=code,
-                vendor_code=fault.vendor_code,
-                message=str(fault),
-                not_offered=fault.vendor_code in NOT_OFFERED,
-            )
-        case ErrorCode.INVALID_REQUEST | ErrorCode.UNAUTHENTICATED | ErrorCode.FORBIDDEN as code:
-            return Rejected(code=code, vendor_code=fault.vendor_code, message=str(fault))
-        case _:
-            raise fault
+    """What a fault of a create call stands for; see ``answer_of``."""
+    return answer_of(fault, not_offered=fault.vendor_code in NOT_OFFERED)

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from domain.contracts.errors import ErrorCode
+from domain.contracts.errors import ErrorCode, ProviderError
+from domain.contracts.instances import LaunchResult, Refusal, Rejected
 
 
 class Example(NamedTuple):
@@ -69,3 +70,24 @@ def classify_by_prefix(vendor_code: str, listed: Table, *, creating: bool) -> Er
     code = class_by_prefix(vendor_code, listed)
     may_have_run = code is ErrorCode.UNAVAILABLE or not vendor_code
     return ErrorCode.UNKNOWN_OUTCOME if creating and may_have_run else code
+
+
+def answer_of(fault: ProviderError, *, not_offered: bool) -> LaunchResult:
+    """The value that a fault of a create call stands for: the market's refusal, or what can never succeed.
+
+    Args:
+        fault: Of the create call.
+        not_offered: Whether a refusal says: not sold there at all.
+
+    Raises:
+        ProviderError: the same fault, when it is no answer of the market.
+    """
+    match fault.code:
+        case ErrorCode.INSUFFICIENT_CAPACITY | ErrorCode.QUOTA | ErrorCode.PRICE_TOO_LOW as code:
+            return Refusal(
+                code=code, vendor_code=fault.vendor_code, message=str(fault), not_offered=not_offered
+            )
+        case ErrorCode.INVALID_REQUEST | ErrorCode.UNAUTHENTICATED | ErrorCode.FORBIDDEN as code:
+            return Rejected(code=code, vendor_code=fault.vendor_code, message=str(fault))
+        case _:
+            raise fault

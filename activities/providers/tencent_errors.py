@@ -7,10 +7,10 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from activities.providers.codes import Example, classify_by_prefix, table
+from activities.providers.codes import Example, answer_of, classify_by_prefix, table
 from activities.providers.tencent_sdk import AnsweredError, UnansweredError
 from domain.contracts.errors import ErrorCode, ProviderError
-from domain.contracts.instances import LaunchResult, Refusal, Rejected
+from domain.contracts.instances import LaunchResult
 from domain.contracts.offers import ProviderName
 
 NAME: Final = ProviderName.TENCENT
@@ -182,23 +182,8 @@ def translate_errors(operation: str, *, creating: bool = False) -> Generator[Non
 
 
 def market_answer(fault: ProviderError) -> LaunchResult:
-    """The value that a fault of a create call stands for.
-
-    Raises:
-        ProviderError: the same fault, when it is no answer of the market.
-    """
-    match fault.code:
-        case ErrorCode.INSUFFICIENT_CAPACITY | ErrorCode.QUOTA | ErrorCode.PRICE_TOO_LOW as code:
-            return Refusal(
-                code=code,
-                vendor_code=fault.vendor_code,
-                message=str(fault),
-                not_offered=fault.vendor_code.startswith(NOT_OFFERED),
-            )
-        case ErrorCode.INVALID_REQUEST | ErrorCode.UNAUTHENTICATED | ErrorCode.FORBIDDEN as code:
-            return Rejected(code=code, vendor_code=fault.vendor_code, message=str(fault))
-        case _:
-            raise fault
+    """What a fault of a create call stands for; see ``answer_of``."""
+    return answer_of(fault, not_offered=fault.vendor_code.startswith(NOT_OFFERED))
 
 
 def concerns_one_machine(fault: ProviderError) -> bool:
