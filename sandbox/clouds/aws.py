@@ -1,4 +1,4 @@
-"""AWS EC2 on the wire: what the adapter's twin answers to signed query requests.
+"""AWS EC2 on the wire: what the adapter's twin answers to signed query requests, and the list of prices.
 
 Throttling comes with HTTP 503, wrong keys with 401, missing capacity with a status that is switched, all
 other refusals with 400. A machine that was ended is refused no further call and stays listed as terminated
@@ -21,11 +21,13 @@ from domain.contracts.offers import ProviderName
 from sandbox.clouds import aws_filters as filters
 from sandbox.clouds import aws_listing as listing
 from sandbox.clouds import aws_parameters as parameters
+from sandbox.clouds import aws_prices as price_list
 from sandbox.clouds import aws_purchase as purchase
 from sandbox.clouds import aws_quotas as quotas
 from sandbox.clouds import aws_signature as signature
 from sandbox.clouds import aws_xml as xml
-from sandbox.clouds.aws_offers import CNY_PER_USD, Shelf, usd
+from sandbox.clouds.aws_json import Dialect
+from sandbox.clouds.aws_offers import Shelf, billed, in_yuan
 from sandbox.clouds.aws_rates import TokenBuckets
 from sandbox.clouds.aws_things import Things
 from sandbox.clouds.cloud import (
@@ -88,20 +90,24 @@ class AwsCloud(Cloud):
             "DescribeAddresses": self._describe_addresses,
             "ReleaseAddress": self._release_address,
             quotas.ACTION: self._get_quota,
+            price_list.ACTION: self._get_products,
         }
 
     @override
     def action_of(self, request: WireRequest) -> str:
-        """The form's action; the quota service names its own in a header."""
-        if quotas.is_asked(request):
-            return request.headers["x-amz-target"].rpartition(".")[2]
+        """The form's action, or the target of a request to a JSON service."""
+        beside = _dialect(request)
+        if beside is not None:
+            return beside.action_of(request)
         return parse_qs(request.body.decode("utf-8", "replace")).get("Action", [""])[0]
 
     @override
     def open(self, request: WireRequest) -> Call:
         """Verify, then decode the form. The region is that of the signature's scope."""
-        if quotas.is_asked(request):
+        if quotas.DIALECT.concerns(request):
             return self._opened_quota(request)
+        if price_list.DIALECT.concerns(request):
+            return price_list.opened(request, self.account, now=self.clock())
         scope = signature.verify(request, self.account, now=self.clock())
         if (request.method, request.target) != ("POST", "/"):
             raise VendorError("InvalidRequest", "Parameters are sent in the body of a POST to /.", status=400)
@@ -123,7 +129,7 @@ class AwsCloud(Cloud):
     def _opened_quota(self, request: WireRequest) -> Call:
         scope, wanted = quotas.opened(request, self.account, now=self.clock())
         if scope.region not in self.inventory.zones:
-            raise VendorError("UnrecognizedClientException", "The security token is invalid.", status=400)
+            raise VendorError("UnrecognizedClientException", "The security token is invalid.")
         return Call(
             action=quotas.ACTION,
             region=scope.region,
@@ -144,23 +150,27 @@ class AwsCloud(Cloud):
 
     @override
     def answer(self, payload: Mapping[str, object], request_id: str) -> WireAnswer:
-        """HTTP 200 and XML; the payload's one name is the root element. A quota comes as JSON."""
-        if "Quota" in payload:
-            return quotas.answer(payload, request_id)
+        """HTTP 200 and XML; the payload's one name is the root element."""
         return WireAnswer(200, xml.HEADERS, xml.success(payload, request_id))
 
     @override
     def refuse(self, error: VendorError, request_id: str) -> WireAnswer:
-        """The vendor's error body, in the form of the service that was called."""
-        if error.action == quotas.ACTION:
-            return quotas.refuse(error, request_id)
+        """The vendor's error body."""
         return WireAnswer(error.status, xml.HEADERS, xml.failure(error.code, error.message, request_id))
 
     @override
+    def answer_to(self, request: WireRequest, request_id: str, payload: Mapping[str, object]) -> WireAnswer:
+        """JSON from the services that speak it."""
+        return (_dialect(request) or self).answer(payload, request_id)
+
+    @override
+    def refuse_to(self, request: WireRequest, request_id: str, error: VendorError) -> WireAnswer:
+        """Those services refuse in words of their own."""
+        return (_dialect(request) or self).refuse(error, request_id)
+
+    @override
     def throttled(self, call: Call) -> VendorError:
-        """HTTP 503 from EC2."""
-        if call.action == quotas.ACTION:
-            return quotas.throttled()
+        """HTTP 503."""
         return VendorError("RequestLimitExceeded", "Request limit exceeded.", status=503)
 
     @override
@@ -241,7 +251,7 @@ class AwsCloud(Cloud):
         limit = purchase.bid(wanted)
         count = self._count(order, wanted)
         try:
-            return self.buy(order, count, max_price=None if limit is None else limit * CNY_PER_USD)
+            return self.buy(order, count, max_price=None if limit is None else in_yuan(limit, order.region))
         except ShortageError as exc:
             raise self._shortage(exc, order, limit) from exc
 
@@ -276,7 +286,7 @@ class AwsCloud(Cloud):
             case ShortageKind.PRICE:
                 text = (
                     f"Your Spot request price of {limit} is lower than the minimum required Spot request "
-                    f"fulfillment price of {usd(order.price_per_hour)}."
+                    f"fulfillment price of {billed(order.price_per_hour, order.region)}."
                 )
                 return VendorError("SpotMaxPriceTooLow", text, status=400)
 
@@ -435,6 +445,12 @@ class AwsCloud(Cloud):
         content = self.shelf.prices(wanted, call.region, self.clock())
         return Result({"DescribeSpotPriceHistoryResponse": content})
 
+    def _get_products(self, call: Call) -> Result:
+        wanted = call.decoded
+        assert isinstance(wanted, price_list.GetProducts)  # noqa: S101 - as in ``_wanted``
+        now = self.clock()
+        return Result(price_list.products(wanted, call.region, now, self.market, self.inventory))
+
     def _describe_images(self, call: Call) -> Result:
         wanted = _wanted(call, parameters.DescribeImages)
         _refuse_dry_run(wanted)
@@ -492,3 +508,8 @@ def _bought(machines: tuple[Machine, ...], note: str = "") -> Result:
 
 def _state(word: str) -> dict[str, object]:
     return {"code": listing.STATE_CODES[word], "name": word}
+
+
+def _dialect(request: WireRequest) -> Dialect | None:
+    """Of the service beside EC2 that a request is for; None for EC2."""
+    return next((each for each in (quotas.DIALECT, price_list.DIALECT) if each.concerns(request)), None)

@@ -3,7 +3,7 @@
 import base64
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from sandbox.clouds import aws_listing as listing
 from sandbox.clouds import aws_parameters as parameters
@@ -11,6 +11,22 @@ from sandbox.clouds.cloud import VendorError
 from sandbox.clouds.ledger import Machine
 
 _Item = TypeVar("_Item")
+
+
+class Pages(Protocol):
+    """Which page a call wants."""
+
+    @property
+    def next_token(self) -> str:
+        """Of the page before; empty for the first."""
+        ...
+
+    @property
+    def max_results(self) -> int | None:
+        """How long; None leaves it to the cloud."""
+        ...
+
+
 Attributes = Mapping[str, Callable[[_Item], Iterable[str]]]
 """Filter name to the values that an item has for it."""
 
@@ -88,7 +104,7 @@ def _pattern(value: str) -> re.Pattern[str]:
 
 
 def page(
-    items: Sequence[_Item], key: Callable[[_Item], str], wanted: parameters.Paged, size: int = 1000
+    items: Sequence[_Item], key: Callable[[_Item], str], wanted: Pages, size: int = 1000
 ) -> tuple[tuple[_Item, ...], str | None]:
     """One page of items, and the token of the next one or None.
 

@@ -1,6 +1,7 @@
 """What EC2 sells where and at which price: offerings by zone and the price history of spot instances.
 
-The market counts in yuan; this cloud bills in US dollars, at one fixed rate. There is no stock to read.
+The market counts in yuan; this cloud bills in US dollars, at one fixed rate, but in yuan in China. There is
+no stock to read.
 """
 
 from collections.abc import Mapping
@@ -29,6 +30,21 @@ _Pair = tuple[str, str]
 def usd(amount: Decimal) -> Decimal:
     """Yuan an hour in dollars with six decimals; rounded up, so that a bid of this much is enough."""
     return (amount / CNY_PER_USD).quantize(Decimal("0.000001"), rounding=ROUND_CEILING)
+
+
+def bills_in(region: str) -> str:
+    """The currency of a region."""
+    return "CNY" if region.startswith("cn-") else "USD"
+
+
+def billed(amount: Decimal, region: str) -> Decimal:
+    """Yuan an hour in the currency of a region."""
+    return usd(amount) if bills_in(region) == "USD" else amount
+
+
+def in_yuan(amount: Decimal, region: str) -> Decimal:
+    """An amount in the currency of a region in yuan."""
+    return amount * CNY_PER_USD if bills_in(region) == "USD" else amount
 
 
 @dataclass(frozen=True)
@@ -68,7 +84,7 @@ class Shelf:
             "product-description": lambda _: (LINUX,),
         }
         changes = [
-            self._change(zone, name, moment)
+            self._change(zone, name, moment, region)
             for zone, name in filters.chosen(self._sold(region), wanted.filter, attributes)
             if name in (wanted.instance_type or (name,))
             and wanted.availability_zone in ("", zone)
@@ -78,12 +94,12 @@ class Shelf:
         shown, token = filters.page(changes, _key, wanted)
         return {"spotPriceHistorySet": shown, "nextToken": token or ""}
 
-    def _change(self, zone: str, instance_type: str, at: datetime) -> dict[str, object]:
+    def _change(self, zone: str, instance_type: str, at: datetime, region: str) -> dict[str, object]:
         place = Place(ProviderName.AWS, zone, instance_type)
         return {
             "instanceType": instance_type,
             "productDescription": LINUX,
-            "spotPrice": str(usd(self.market.spot_price(place, at))),
+            "spotPrice": str(billed(self.market.spot_price(place, at), region)),
             "timestamp": at,
             "availabilityZone": zone,
         }

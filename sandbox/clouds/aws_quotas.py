@@ -5,9 +5,7 @@ answer has the limit alone, not what of it is used.
 Source: the service model of botocore 1.44.8; codes and names of the quotas as the vendor's pages list them.
 """
 
-import json
 import re
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
@@ -15,13 +13,23 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_pascal
 
 from sandbox.clouds import aws_signature as signature
-from sandbox.clouds.cloud import PLENTY, VendorError, WireAnswer, WireRequest
+from sandbox.clouds.aws_json import Dialect, check_form
+from sandbox.clouds.cloud import PLENTY, VendorError, WireRequest
 from sandbox.clouds.inventory import Account
 
 ACTION: Final = "GetServiceQuota"
 SERVICE: Final = "servicequotas"
-TARGET: Final = f"ServiceQuotasV20190624.{ACTION}"
-_CONTENT_TYPE: Final = "application/x-amz-json-1.1"
+DIALECT: Final = Dialect(
+    "ServiceQuotasV20190624.",
+    {
+        "AuthFailure": "UnrecognizedClientException",
+        "IncompleteSignature": "IncompleteSignatureException",
+        "RequestExpired": "InvalidSignatureException",
+        "RequestLimitExceeded": "TooManyRequestsException",
+        "InternalError": "ServiceException",
+    },
+    frozenset({"ServiceException"}),
+)
 # Quota code to its name and the families that it is for; letters and digit of a type's name tell the family.
 _SPOT: Final = {
     "L-3819A6DF": ("All G and VT Spot Instance Requests", r"(g|gr|vt)\d"),
@@ -31,12 +39,6 @@ _SPOT: Final = {
 _ON_DEMAND: Final = {
     "L-DB2E81BA": ("Running On-Demand G and VT instances", r"(g|gr|vt)\d"),
     "L-417A185B": ("Running On-Demand P instances", r"p\d"),
-}
-# This service has words of its own for what EC2 says of a signature.
-_OWN_WORDS: Final = {
-    "AuthFailure": "UnrecognizedClientException",
-    "IncompleteSignature": "IncompleteSignatureException",
-    "RequestExpired": "InvalidSignatureException",
 }
 
 
@@ -49,35 +51,22 @@ class GetServiceQuota(BaseModel):
     quota_code: str = Field(min_length=1, max_length=128, pattern="^[a-zA-Z][a-zA-Z0-9-]*$")
 
 
-def is_asked(request: WireRequest) -> bool:
-    """Whether a request is one to this service."""
-    return "x-amz-target" in request.headers
-
-
 def opened(
     request: WireRequest, account: Account, *, now: datetime
 ) -> tuple[signature.Scope, GetServiceQuota]:
     """Who asks, and for which quota.
 
     Raises:
-        VendorError: in this service's words.
+        VendorError: in this service's words, or in those that its dialect translates.
     """
-    try:
-        scope = signature.verify(request, account, now=now, service=SERVICE)
-    except VendorError as fault:
-        code = _OWN_WORDS.get(fault.code, fault.code)
-        raise VendorError(code, fault.message, status=400) from fault
-    known = request.headers["x-amz-target"] == TARGET
-    if (request.method, request.target) != ("POST", "/") or not known:
-        raise VendorError("UnknownOperationException", "", status=400)
-    if request.headers["content-type"] != _CONTENT_TYPE:
-        raise VendorError("SerializationException", f"The body must be {_CONTENT_TYPE}.", status=400)
+    scope = signature.verify(request, account, now=now, service=SERVICE)
+    check_form(request, known=DIALECT.action_of(request) == ACTION)
     try:
         return scope, GetServiceQuota.model_validate_json(request.body, strict=True)
     except ValidationError as exc:
         first = exc.errors(include_url=False, include_input=False)[0]
         name = ".".join(str(part) for part in first["loc"]) or "the body"
-        raise VendorError("IllegalArgumentException", f"{name}: {first['msg']}", status=400) from exc
+        raise VendorError("IllegalArgumentException", f"{name}: {first['msg']}") from exc
 
 
 def group_of(instance_type: str, *, spot: bool) -> str:
@@ -98,7 +87,7 @@ def answered(
     limits = {**dict.fromkeys(_SPOT, spot), **dict.fromkeys(_ON_DEMAND, on_demand)}
     code = wanted.quota_code
     if wanted.service_code != "ec2" or code not in limits:
-        raise VendorError("NoSuchResourceException", "The quota does not exist.", status=400)
+        raise VendorError("NoSuchResourceException", "The quota does not exist.")
     limit = limits[code]
     quota = {
         "ServiceCode": "ec2",
@@ -112,23 +101,3 @@ def answered(
         "GlobalQuota": False,
     }
     return {"Quota": quota}
-
-
-def answer(payload: Mapping[str, object], request_id: str) -> WireAnswer:
-    """A success on the wire."""
-    return _json(200, payload, request_id)
-
-
-def refuse(error: VendorError, request_id: str) -> WireAnswer:
-    """An error on the wire."""
-    return _json(error.status, {"__type": error.code, "Message": error.message}, request_id)
-
-
-def throttled() -> VendorError:
-    """The service's own limit of requests."""
-    return VendorError("TooManyRequestsException", "Rate exceeded", status=400)
-
-
-def _json(status: int, body: Mapping[str, object], request_id: str) -> WireAnswer:
-    headers = {"Content-Type": _CONTENT_TYPE, "x-amzn-RequestId": request_id}
-    return WireAnswer(status, headers, json.dumps(body).encode())

@@ -44,7 +44,7 @@ class Scope:
 
 
 def verify(request: WireRequest, account: Account, *, now: datetime, service: str = SERVICE) -> Scope:
-    """Who signed this request, and for which region; ``service`` is the one that was called.
+    """Who signed this request to a service, and for which region.
 
     Raises:
         VendorError: the signature is missing, wrong, or of another time.

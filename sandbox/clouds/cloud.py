@@ -64,8 +64,6 @@ class VendorError(Exception):
         self, code: str, message: str, *, status: int = 200, headers: Mapping[str, str] | None = None
     ) -> None:
         super().__init__(f"{code}: {message}")
-        self.action = ""
-        """What was refused, as the server knows it: some vendors word it by the service."""
         self.code = code
         self.message = message
         self.status = status
@@ -200,6 +198,16 @@ class Cloud(ABC):
     @abstractmethod
     def refuse(self, error: VendorError, request_id: str) -> WireAnswer:
         """An error on the wire."""
+
+    def answer_to(self, request: WireRequest, request_id: str, payload: Mapping[str, object]) -> WireAnswer:
+        """A success on the wire; a cloud whose services speak differently looks at the request."""
+        del request
+        return self.answer(payload, request_id)
+
+    def refuse_to(self, request: WireRequest, request_id: str, error: VendorError) -> WireAnswer:
+        """An error on the wire, likewise."""
+        del request
+        return self.refuse(error, request_id)
 
     @abstractmethod
     def throttled(self, call: Call) -> VendorError:

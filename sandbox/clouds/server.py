@@ -6,7 +6,8 @@ import ipaddress
 import logging
 import threading
 import uuid
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Mapping
+from functools import partial
 from typing import Final
 
 from aiohttp import web
@@ -110,11 +111,11 @@ class CloudServer:
             result = self.cloud.carry_out(call)
         except VendorError as error:
             record.outcome, record.code = Outcome.REFUSED, error.code
-            error.action = record.action
-            return await _send(request, self.cloud.refuse(error, request_id))
+            return await _send(request, self.cloud.refuse_to(wire, request_id, error))
         _enter_result(record, result)
         await self.cloud.hooks.reach(HookPoint.CARRIED_OUT, record)
-        return await self._deliver(request, call, result, request_id, record)
+        worded = partial(self.cloud.answer_to, wire, request_id)
+        return await self._deliver(request, call, result, worded, record)
 
     async def _check_load(self, call: Call) -> None:
         faults = self.cloud.faults
@@ -132,7 +133,12 @@ class CloudServer:
             raise self.cloud.throttled(call)
 
     async def _deliver(
-        self, request: web.Request, call: Call, result: Result, request_id: str, record: RequestRecord
+        self,
+        request: web.Request,
+        call: Call,
+        result: Result,
+        worded: Callable[[Mapping[str, object]], WireAnswer],
+        record: RequestRecord,
     ) -> web.StreamResponse:
         fault = self.cloud.faults.strike(
             call.target,
@@ -150,7 +156,7 @@ class CloudServer:
             return _cut(request)
         if fault is not None and kind is FaultKind.DELAY_ANSWER:
             await asyncio.sleep(fault.seconds)
-        answer = self.cloud.answer({} if kind is FaultKind.EMPTY else result.payload, request_id)
+        answer = worded({} if kind is FaultKind.EMPTY else result.payload)
         if kind is FaultKind.GARBLE:
             answer = WireAnswer(answer.status, answer.headers, b"<html>bad gateway</html>")
         response = await _send(request, answer)

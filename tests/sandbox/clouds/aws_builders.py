@@ -63,13 +63,14 @@ def settings(
     clock: Callable[[], datetime] | None = None,
     *,
     account: Account | None = None,
+    inventory: Inventory | None = None,
     quota: int | None = None,
     **ledger: float,
 ) -> CloudSettings:
     """A seeded market whose machines run at the next tick."""
     made = CloudSettings(
         market=Market.seeded(7),
-        inventory=an_inventory(),
+        inventory=inventory or an_inventory(),
         account=account or Account(keys={KEY: SECRET}),
         ledger=LedgerSettings(**{"boot_seconds": 0.0, "end_seconds": 0.0, **ledger}),
         quota=quota,

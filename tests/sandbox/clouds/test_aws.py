@@ -14,7 +14,7 @@ from sandbox.clouds.aws_parameters import ACTIONS, decode
 from sandbox.clouds.aws_rates import TokenBuckets
 from sandbox.clouds.cloud import VendorError
 from sandbox.clouds.faults import Fault, FaultKind
-from sandbox.clouds.inventory import Account
+from sandbox.clouds.inventory import Account, Inventory, Subnet
 from sandbox.clouds.ledger import MachineState
 from tests.sandbox.clouds.aws_builders import (
     GROUP,
@@ -29,6 +29,7 @@ from tests.sandbox.clouds.aws_builders import (
     SUBNET,
     TYPE,
     VCPUS,
+    VPC,
     ZONE,
     Caller,
     a_caller,
@@ -351,6 +352,26 @@ def test_a_bid_is_in_dollars_and_must_reach_the_price() -> None:
     assert caller.requests()[0]["spotPrice"] == str(price)
     # The ledger counts in the market's yuan, like every other cloud's.
     assert caller.cloud.ledger.all()[0].order.price_per_hour == Decimal("4.321")
+
+
+def test_a_bid_in_china_is_in_yuan() -> None:
+    region, zone = "cn-north-1", "cn-north-1a"
+    inventory = Inventory(
+        zones={region: (zone,)},
+        images={region: frozenset({IMAGE})},
+        security_groups={region: frozenset({GROUP})},
+        subnets={SUBNET: Subnet(SUBNET, VPC, region, zone)},
+    )
+    cloud = a_caller(inventory=inventory).cloud
+    cloud.market.set_price(AWS, zone, TYPE, Decimal("4.321"))
+
+    def buy(bid: str) -> None:
+        form = purchase(InstanceMarketOptions__SpotOptions__MaxPrice=bid)
+        cloud.carry_out(cloud.open(signed("RunInstances", form, region=region)))
+
+    with pytest.raises(VendorError, match=r"fulfillment price of 4\.321"):
+        buy("4.320")
+    buy("4.321")
 
 
 # Machines -----------------------------------------------------------------------------------------------
