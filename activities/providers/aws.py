@@ -2,8 +2,8 @@
 
 APIs: RunInstances, TerminateInstances, DescribeInstances, DescribeSpotInstanceRequests, DescribeImages,
 DescribeInstanceTypeOfferings, DescribeSpotPriceHistory, CreateTags, DeleteTags, DescribeVolumes,
-DeleteVolume, DescribeAddresses, ReleaseAddress (version 2016-11-15); of the Service Quotas API
-GetServiceQuota (2019-06-24). There is no dead-man switch.
+DeleteVolume, DescribeAddresses, ReleaseAddress (version 2016-11-15); GetProducts of the Price List Query API
+(2017-10-15), GetServiceQuota of the Service Quotas API (2019-06-24). There is no dead-man switch.
 Auth: access key and secret from the credentials Secret, optionally with a session token; Signature Version 4.
 Source: the service model of botocore 1.44.8 and the EC2 user guide (2023).
 """
@@ -18,7 +18,7 @@ from typing import Final, TypeVar
 from pydantic import BaseModel
 
 from activities.providers import aws_answers as answers
-from activities.providers import aws_leftovers, aws_quotas, quotas
+from activities.providers import aws_leftovers, aws_prices, aws_quotas, quotas
 from activities.providers.aws_errors import (
     BUSY_RETRY_AFTER,
     CONCERNS_ONE_MACHINE,
@@ -43,13 +43,11 @@ from domain.contracts.instances import (
 )
 from domain.contracts.leftovers import Leftover
 from domain.contracts.model import Contract
-from domain.contracts.money import PriceQuote
 from domain.contracts.names import TAG_INSTALLATION, TAG_LAUNCH, TAG_RETAINED
 from domain.contracts.offers import CapacityType, InstanceType, Offer, ProviderName, RegionKey, Stock
 from domain.contracts.provider_ids import provider_id
 
 NAME: Final = ProviderName.AWS
-CURRENCY: Final = "USD"
 
 MAX_IDS_PER_CALL: Final = 100
 """The vendor takes 1,000, but one bad id refuses them all, and a filter takes 200 values."""
@@ -58,7 +56,7 @@ MAX_PAGES: Final = 50
 """25,000 machines of one installation in one region; more is a fault."""
 MAX_USER_DATA_BYTES: Final = 16 * 1024
 LEAST_PRICE: Final = Decimal("0.001")
-"""A bid must be above this, USD an hour."""
+"""A bid must be above this, an hour in the region's currency."""
 PRICE_STEP: Final = Decimal("0.000001")
 """Spot prices have six decimals."""
 LINUX: Final = "Linux/UNIX"
@@ -91,7 +89,7 @@ TAKEN_BACK: Final = (
 )
 """Status codes of spot requests whose machine goes; the later ones can show while it still runs."""
 
-CAPABILITIES: Final = frozenset({Capability.LEFTOVERS, Capability.SPOT_PRICES})
+CAPABILITIES: Final = frozenset({Capability.LEFTOVERS, Capability.SPOT_PRICES, Capability.ON_DEMAND_PRICES})
 
 _Shape = TypeVar("_Shape", bound=BaseModel)
 _Page = TypeVar("_Page", bound=answers.Page)
@@ -214,19 +212,6 @@ def instance_from(seen: answers.SeenInstance, region: str, spot_status: str = ""
     )
 
 
-def latest_prices(changes: Iterable[answers.PriceChange]) -> dict[tuple[str, str], Decimal]:
-    """Zone and type to the last price; the order of an answer does not matter."""
-    ordered = sorted(changes, key=lambda change: change.timestamp)
-    return {(change.availability_zone, change.instance_type): change.spot_price for change in ordered}
-
-
-def quote_from(amount: Decimal | None, *, now: datetime) -> PriceQuote | None:
-    """A price of this moment; a missing one or a zero is none."""
-    if amount is None or amount <= 0:
-        return None
-    return PriceQuote(per_hour=amount, currency=CURRENCY, as_of=now, source="DescribeSpotPriceHistory")
-
-
 class AwsProvider:
     """``Provider`` for AWS. The client is built at the first call and when the keys change."""
 
@@ -254,7 +239,7 @@ class AwsProvider:
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """Leftovers and spot prices; ``LaunchRequest.dead_man_at`` is not sent, there is no such switch."""
+        """Leftovers and prices; ``LaunchRequest.dead_man_at`` is not sent, there is no such switch."""
         return CAPABILITIES
 
     def launch(self, request: LaunchRequest, user_data: str) -> LaunchResult:
@@ -284,9 +269,8 @@ class AwsProvider:
         code = aws_quotas.code_of(offer)
         if not code:
             return aws_quotas.found(None, offer)
-        with translate_errors("GetServiceQuota"):
-            answer = answers.GetServiceQuota.model_validate(self._clients.get().quota("ec2", code))
-        return aws_quotas.found(answer, offer)
+        question = aws_quotas.question(code)
+        return aws_quotas.found(self._read("GetServiceQuota", question, answers.GetServiceQuota), offer)
 
     def _root_device(self, image_id: str) -> str:
         """Name of an image's root device, which never changes."""
@@ -393,9 +377,10 @@ class AwsProvider:
         }
 
     def offers(self, query: OfferQuery, types: Sequence[InstanceType]) -> list[Offer]:
-        """Per 100 types one DescribeInstanceTypeOfferings and, for spot, one DescribeSpotPriceHistory call.
+        """Per 100 types one DescribeInstanceTypeOfferings call, and the prices.
 
-        The cloud tells nobody how much it has, and no API of EC2 has the price without interruption.
+        Of spot these are one DescribeSpotPriceHistory call per 100 types, of on-demand one GetProducts call
+        per type that is sold. The cloud tells nobody how much it has.
         """
         asked = [kind for kind in types if kind.provider is NAME and kind.name in query.instance_types]
         return [
@@ -407,9 +392,10 @@ class AwsProvider:
     def _offers_of(self, kinds: Sequence[InstanceType], query: OfferQuery) -> list[Offer]:
         by_name = {kind.name: kind for kind in kinds}
         sold = [pair for pair in self._sold(list(by_name), query.zones) if pair[1] in by_name]
+        if not sold:
+            return []
         spot = query.capacity_type is CapacityType.SPOT
-        prices = self._prices(sorted({name for _, name in sold})) if sold and spot else {}
-        now = self._now()
+        quotes = self._spot_quotes(sold) if spot else self._list_quotes(sold)
         return [
             Offer(
                 provider=NAME,
@@ -418,14 +404,14 @@ class AwsProvider:
                 zone=zone,
                 instance_type=by_name[name],
                 capacity_type=query.capacity_type,
-                price=quote_from(prices.get((zone, name)), now=now),
+                price=quotes.get((zone, name)),
                 stock=Stock.UNKNOWN,
-                currency=CURRENCY,
+                currency=aws_prices.currency_of(self._key.region),
             )
             for zone, name in sold
         ]
 
-    def _sold(self, names: Sequence[str], zones: Sequence[str]) -> list[tuple[str, str]]:
+    def _sold(self, names: Sequence[str], zones: Sequence[str]) -> list[aws_prices.Place]:
         """Zone and type of what is sold; a type that the cloud does not know is sold nowhere."""
         filters = [_condition("instance-type", names)]
         if zones:
@@ -435,15 +421,22 @@ class AwsProvider:
         pages = self._pages("DescribeInstanceTypeOfferings", parameters, shape)
         return [(one.location, one.instance_type) for page in pages for one in page.instance_type_offerings]
 
-    def _prices(self, names: Sequence[str]) -> dict[tuple[str, str], Decimal]:
-        """Zone and type to the spot price now: a history that starts now holds the prices that are valid."""
+    def _spot_quotes(self, sold: Sequence[aws_prices.Place]) -> aws_prices.Quotes:
+        """The spot prices now: a history that starts now holds the prices that are valid."""
         parameters = {
-            "InstanceTypes": list(names),
+            "InstanceTypes": sorted({name for _, name in sold}),
             "ProductDescriptions": [LINUX],
             "StartTime": self._now(),
         }
         pages = self._pages("DescribeSpotPriceHistory", parameters, answers.DescribeSpotPriceHistory)
-        return latest_prices(change for page in pages for change in page.spot_price_history)
+        changes = [change for page in pages for change in page.spot_price_history]
+        return aws_prices.spot_quotes(changes, self._key.region, now=self._now())
+
+    def _list_quotes(self, sold: Sequence[aws_prices.Place]) -> aws_prices.Quotes:
+        def ask(parameters: Mapping[str, object]) -> answers.GetProducts:
+            return self._read("GetProducts", parameters, answers.GetProducts)
+
+        return aws_prices.list_quotes(ask, sold, self._key.region, self._now)
 
     def retain(self, instance_ids: Sequence[str], installation: str) -> None:
         """CreateTags, then DeleteTags, per 100 machines: a stop between them leaves both tags."""

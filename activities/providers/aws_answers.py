@@ -1,13 +1,14 @@
-"""Shapes of the EC2 answers that the adapter reads, as boto3 gives them.
+"""Shapes of the answers of EC2 and its price list that the adapter reads, as boto3 gives them.
 
 A list that is missing from an answer makes it unreadable: an empty one would mean that there are none.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
 
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_pascal
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, Json
+from pydantic.alias_generators import to_camel, to_pascal
 
 
 class _Answer(BaseModel):
@@ -131,7 +132,7 @@ class DescribeInstanceTypeOfferings(Page):
 
 
 class PriceChange(_Answer):
-    """The spot price of a type in a zone from one moment on, USD an hour."""
+    """The spot price of a type in a zone from one moment on, an hour in the region's currency."""
 
     availability_zone: str
     instance_type: str
@@ -143,6 +144,59 @@ class DescribeSpotPriceHistory(Page):
     """One page of price changes."""
 
     spot_price_history: tuple[PriceChange, ...]
+
+
+class _Listed(BaseModel):
+    """Fields of the price list, which is spelled in another way than the answers of EC2."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", alias_generator=to_camel)
+
+
+class Rate(_Listed):
+    """What one unit costs."""
+
+    unit: str
+    """For example ``Hrs``."""
+    price_per_unit: Mapping[str, Decimal]
+    """Currency to amount."""
+
+
+class Term(_Listed):
+    """Rates that hold from one moment on."""
+
+    effective_date: AwareDatetime
+    price_dimensions: Mapping[str, Rate]
+
+
+class Terms(_Listed):
+    """How a product is sold."""
+
+    on_demand: Mapping[str, Term] = Field(default_factory=dict[str, Term], alias="OnDemand")
+
+
+class Attributes(_Listed):
+    """What a product is."""
+
+    instance_type: str = ""
+
+
+class ListedProduct(_Listed):
+    """What is sold."""
+
+    attributes: Attributes
+
+
+class PricedProduct(_Listed):
+    """One entry of the price list."""
+
+    product: ListedProduct
+    terms: Terms
+
+
+class GetProducts(Page):
+    """One page of the price list: each entry is a text of JSON."""
+
+    price_list: tuple[Json[PricedProduct], ...]
 
 
 class Image(_Answer):

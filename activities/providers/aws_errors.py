@@ -8,14 +8,15 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from activities.providers.aws_sdk import NOT_USABLE, AnsweredError, UnansweredError
+from activities.providers.aws_sdk import NO_PRICE_LIST, NOT_USABLE, AnsweredError, UnansweredError
 from activities.providers.codes import Example, answer_of, class_by_prefix, table
 from domain.contracts.errors import ErrorCode, ProviderError
 from domain.contracts.instances import LaunchResult
 from domain.contracts.offers import ProviderName
 
 # Codes are matched by their longest listed beginning, whatever the HTTP status: missing capacity comes with
-# 400 or 500. Source: the table of errors in the EC2 API reference. Unlisted: UNKNOWN, and UNKNOWN_OUTCOME
+# 400 or 500. Source: the table of errors in the EC2 API reference; for those that end with Exception, the
+# service models of price list and quotas, and reports of their users. Unlisted: UNKNOWN, and UNKNOWN_OUTCOME
 # when a create call is answered so with a status from 500 on.
 ERRORS: Final = table(
     {
@@ -79,6 +80,7 @@ ERRORS: Final = table(
             "Invalid": Example(400, "The image id '[ami-0aaaa]' does not exist", "InvalidAMIID.NotFound"),
             "MalformedQueryString": Example(400, "(the query cannot be read)"),
             "Missing": Example(400, "The request must contain the parameter ImageId", "MissingParameter"),
+            NO_PRICE_LIST: None,
             "NoSuchVersion": Example(400, "(the API has no such version)"),
             "TagLimitExceeded": Example(400, "(the instance has too many tags)"),
             "UnknownParameter": Example(400, "(a parameter is not known)"),

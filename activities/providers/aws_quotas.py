@@ -20,6 +20,11 @@ GROUPS: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
+def question(code: str) -> Mapping[str, object]:
+    """Parameters of GetServiceQuota for the limit with this code."""
+    return {"ServiceCode": "ec2", "QuotaCode": code}
+
+
 def code_of(offer: Offer) -> str:
     """The code of the quota that a spot offer counts against; empty when none is known."""
     return _group(offer)[1]

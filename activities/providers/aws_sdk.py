@@ -1,4 +1,4 @@
-"""boto3 behind plain values: one client, one request per call, quiet, direct on loopback."""
+"""boto3 behind plain values: a client for each service, one request per call, quiet, direct on loopback."""
 
 # The SDK has no stubs and makes its methods at run time, so everything that comes from it is unknown to the
 # type checker; this file is the border, and lets only plain mappings and its own errors out.
@@ -16,7 +16,6 @@ import botocore.loaders
 import botocore.session
 from boto3.session import Session
 from botocore import xform_name
-from botocore.client import BaseClient
 from botocore.config import Config
 from botocore.exceptions import (
     BotoCoreError,
@@ -25,6 +24,7 @@ from botocore.exceptions import (
     EndpointConnectionError,
     ParamValidationError,
     ProxyConnectionError,
+    UnknownRegionError,
 )
 from botocore.parsers import ResponseParserError
 
@@ -39,6 +39,10 @@ LANES: Final[Mapping[str, Lane]] = {"RunInstances": Lane.PURCHASES, "TerminateIn
 MAX_CONNECTIONS: Final = 32
 NOT_USABLE: Final = "NotUsable"
 """Our own word for keys that cannot be sent; it has no twin at the vendor."""
+NO_PRICE_LIST: Final = "NoPriceList"
+"""Our own word for a region whose partition serves no price list."""
+OTHER_SERVICES: Final[Mapping[str, str]] = {"GetProducts": "pricing", "GetServiceQuota": "service-quotas"}
+"""Operations of services beside EC2."""
 
 # At DEBUG this logger writes whole requests, so the user data with its join token.
 logging.getLogger("botocore").setLevel(logging.WARNING)
@@ -73,7 +77,7 @@ class UnansweredError(Exception):
 
 
 class Ec2Calls:
-    """EC2 and quota calls with one pair of keys in one region. Safe to use from several threads."""
+    """EC2, its price list and its quotas, with one pair of keys in one region. Safe from several threads."""
 
     def __init__(
         self,
@@ -99,23 +103,18 @@ class Ec2Calls:
             _check_keys(keys)
         self._identity = identity
         self._turn = turn
-        config = Config(
-            connect_timeout=connect_timeout.total_seconds(),
-            read_timeout=read_timeout.total_seconds(),
-            # A repeated create is the caller's decision, and the zone after a refusal is too.
-            retries={"mode": "standard", "total_max_attempts": 1},
-            max_pool_connections=MAX_CONNECTIONS,
-            # None takes the proxies of the environment; those cannot reach a server on this machine.
-            proxies={} if endpoint is not None and endpoint.is_loopback else None,
-            ignore_configured_endpoint_urls=True,
-        )
+        config = _config(endpoint, connect_timeout, read_timeout)
         try:
-            # A session is not safe between threads, so it serves to build the client and nothing else.
+            # A session is not safe between threads, so it serves to build the clients and nothing else.
             session = _session(region, keys, identity)
             self._role = session.get_credentials() if identity else None
             url = f"{endpoint.protocol}://{endpoint.host}" if endpoint else None
-            self._client = session.client("ec2", endpoint_url=url, config=config)
-            self._quotas = session.client("service-quotas", endpoint_url=url, config=config)
+            places = {"ec2": region, "pricing": _price_home(session, region), "service-quotas": region}
+            self._clients = {
+                service: session.client(service, region_name=place, endpoint_url=url, config=config)
+                for service, place in places.items()
+                if place
+            }
         except BotoCoreError as fault:
             raise UnansweredError(type(fault).__name__, never_left=True) from fault
 
@@ -130,19 +129,13 @@ class Ec2Calls:
             The answer; times are ``datetime``, lists that are not in it are absent.
 
         Raises:
-            AnsweredError: the cloud said no.
+            AnsweredError: the cloud said no, or ``NoPriceList``.
             UnansweredError: nobody can say what the cloud did.
             ValueError: the SDK does not take these parameters; nothing was sent.
         """
-        return self._send(self._client, operation, parameters)
-
-    def quota(self, service: str, code: str) -> Mapping[str, object]:
-        """Ask the Service Quotas API for the limit with this code; otherwise as ``call``."""
-        return self._send(self._quotas, "GetServiceQuota", {"ServiceCode": service, "QuotaCode": code})
-
-    def _send(
-        self, client: BaseClient, operation: str, parameters: Mapping[str, object]
-    ) -> Mapping[str, object]:
+        client = self._clients.get(OTHER_SERVICES.get(operation, "ec2"))
+        if client is None:
+            raise AnsweredError(NO_PRICE_LIST, "this region's partition serves no price list", 0)
         self._take_role()
         self._turn(LANES.get(operation, Lane.READINGS))
         # The causes are cut off (from None): some carry the whole answer or the parameters with the user
@@ -175,8 +168,8 @@ class Ec2Calls:
 
     def close(self) -> None:
         """Release connections."""
-        self._client.close()
-        self._quotas.close()
+        for client in self._clients.values():
+            client.close()
 
 
 def public_text(message: str) -> str:
@@ -192,6 +185,19 @@ def _answered(response: Mapping[str, object]) -> AnsweredError:
         str(error.get("Code", "")),
         public_text(str(error.get("Message", ""))),
         status if isinstance(status, int) else 0,
+    )
+
+
+def _config(endpoint: Endpoint | None, connect: timedelta, read: timedelta) -> Config:
+    return Config(
+        connect_timeout=connect.total_seconds(),
+        read_timeout=read.total_seconds(),
+        # A repeated create is the caller's decision, and the zone after a refusal is too.
+        retries={"mode": "standard", "total_max_attempts": 1},
+        max_pool_connections=MAX_CONNECTIONS,
+        # None takes the proxies of the environment; those cannot reach a server on this machine.
+        proxies={} if endpoint is not None and endpoint.is_loopback else None,
+        ignore_configured_endpoint_urls=True,
     )
 
 
@@ -216,6 +222,18 @@ def _session(region: str, keys: Mapping[str, str], identity: WorkloadIdentity | 
         region_name=region,
         botocore_session=core,
     )
+
+
+def _price_home(session: Session, region: str) -> str:
+    """The region that serves the price list of a region's partition, near it; empty where none does."""
+    try:
+        partition = session.get_partition_for_region(region)
+    except UnknownRegionError:
+        return ""
+    homes = session.get_available_regions("pricing", partition)
+    near = [home for home in homes if home.split("-")[0] == region.split("-")[0]]
+    # Each has the prices of the whole partition; the last name is us-east-1 where there are several.
+    return max(near or homes, default="")
 
 
 @cache

@@ -54,7 +54,7 @@ CASE = CloudCase(
     },
     denied_code="AccessDeniedException",
     says_the_limit=frozenset({CapacityType.ON_DEMAND}),
-    capabilities=frozenset({Capability.LEFTOVERS, Capability.SPOT_PRICES}),
+    capabilities=frozenset({Capability.LEFTOVERS, Capability.SPOT_PRICES, Capability.ON_DEMAND_PRICES}),
     currency="USD",
     cny_per_unit=CNY_PER_USD,
     name_tag="Name",

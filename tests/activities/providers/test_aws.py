@@ -1,10 +1,11 @@
 """The AWS adapter: translators, bytes against the captures, and its calls to the simulated cloud."""
 
+import json
 import logging
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from socket import socket
@@ -22,19 +23,19 @@ from activities.providers.aws import (
     bid_from,
     build,
     instance_from,
-    latest_prices,
     launch_body,
-    quote_from,
 )
 from activities.providers.aws_errors import NOT_OFFERED, classify
+from activities.providers.aws_prices import latest_prices, listed_price, quote_from
 from activities.providers.aws_sdk import Ec2Calls, public_text
 from activities.providers.base import at_once
 from domain.contracts.catalogue import CATALOGUE
 from domain.contracts.errors import ErrorCode, ProviderError
 from domain.contracts.instances import Created, DiskSpec, InstanceState, OfferQuery, Refusal, Rejected
 from domain.contracts.names import TAG_INSTALLATION, TAG_LAUNCH, TAG_POOL, TAG_RETAINED
-from domain.contracts.offers import CapacityType, ProviderName
+from domain.contracts.offers import CapacityType, ProviderName, Stock
 from sandbox.clouds.aws import AwsCloud
+from sandbox.clouds.aws_offers import usd
 from sandbox.clouds.cloud import Call, WireRequest
 from sandbox.clouds.faults import Fault, FaultKind
 from sandbox.clouds.inventory import Account
@@ -79,9 +80,9 @@ class World:
     address: str
     keys: Keys = field(default_factory=lambda: Keys({"accessKeyId": KEY, "accessKeySecret": SECRET}))
 
-    def adapter(self, **changes: object) -> AwsProvider:
+    def adapter(self, region: str = CASE.region, **changes: object) -> AwsProvider:
         settings = AwsSettings(endpoint=self.address, read_timeout_seconds=5).model_copy(update=changes)
-        return AwsProvider(CASE.key, self.keys, settings)
+        return AwsProvider(CASE.key.model_copy(update={"region": region}), self.keys, settings)
 
     def buy(self, count: int = 1) -> list[str]:
         adapter = self.adapter()
@@ -128,9 +129,6 @@ def fault_of(action: object, *arguments: object) -> ProviderError:
         ("SpotMaxPriceTooLow", ErrorCode.PRICE_TOO_LOW),
         ("MaxSpotInstanceCountExceeded", ErrorCode.QUOTA),
         ("VcpuLimitExceeded", ErrorCode.QUOTA),
-        ("AccessDeniedException", ErrorCode.FORBIDDEN),
-        ("InvalidSignatureException", ErrorCode.UNAUTHENTICATED),
-        ("UnrecognizedClientException", ErrorCode.UNAUTHENTICATED),
         ("TooManyRequestsException", ErrorCode.THROTTLED),
         ("NoSuchResourceException", ErrorCode.NOT_FOUND),
         ("InsufficientFreeAddressesInSubnet", ErrorCode.INSUFFICIENT_CAPACITY),
@@ -141,6 +139,10 @@ def fault_of(action: object, *arguments: object) -> ProviderError:
         ("AuthFailure.ServiceLinkedRoleCreationNotPermitted", ErrorCode.FORBIDDEN),
         ("UnauthorizedOperation", ErrorCode.FORBIDDEN),
         ("OperationNotPermitted", ErrorCode.FORBIDDEN),
+        ("AccessDeniedException", ErrorCode.FORBIDDEN),
+        ("InvalidSignatureException", ErrorCode.UNAUTHENTICATED),
+        ("UnrecognizedClientException", ErrorCode.UNAUTHENTICATED),
+        ("InvalidParameterException", ErrorCode.INVALID_REQUEST),
         ("InvalidInstanceID.NotFound", ErrorCode.NOT_FOUND),
         ("InvalidInstanceID.Malformed", ErrorCode.INVALID_REQUEST),
         ("InvalidAMIID.NotFound", ErrorCode.INVALID_REQUEST),
@@ -371,11 +373,55 @@ def test_latest_prices_do_not_trust_the_order_of_the_answer() -> None:
 
 
 def test_quote_from_never_invents_a_price() -> None:
-    assert quote_from(None, now=NOW) is None
-    assert quote_from(Decimal(0), now=NOW) is None
-    quote = quote_from(Decimal("0.402300"), now=NOW)
+    assert quote_from(None, "USD", source="GetProducts", now=NOW) is None
+    assert quote_from(Decimal(0), "USD", source="GetProducts", now=NOW) is None
+    quote = quote_from(Decimal("0.402300"), "USD", source="GetProducts", now=NOW)
     assert quote is not None
     assert (quote.per_hour, quote.currency, quote.as_of) == (Decimal("0.4023"), "USD", NOW)
+
+
+def a_rate(amount: str = "1.0060000000", unit: str = "Hrs", currency: str = "USD") -> dict[str, object]:
+    return {"unit": unit, "pricePerUnit": {currency: amount}, "beginRange": "0", "endRange": "Inf"}
+
+
+def a_term(*rates: dict[str, object], since: str = "2026-06-01T00:00:00Z") -> dict[str, object]:
+    dimensions = {f"S.T.R{n}": rate for n, rate in enumerate(rates or (a_rate(),))}
+    return {"effectiveDate": since, "priceDimensions": dimensions, "termAttributes": {}}
+
+
+def a_product(*terms: dict[str, object], kind: str = TYPE) -> str:
+    """One product as the vendor sends it: a text of JSON."""
+    named = {f"S.T{n}": term for n, term in enumerate(terms)}
+    product = {"sku": "S", "attributes": {"instanceType": kind, "tenancy": "Shared"}}
+    return json.dumps({"product": product, "terms": {"OnDemand": named} if terms else {"Reserved": {}}})
+
+
+@pytest.mark.parametrize(
+    ("products", "more", "amount"),
+    [
+        pytest.param([a_product(a_term())], "", "1.006", id="one"),
+        pytest.param([], "", None, id="none"),
+        pytest.param([a_product(a_term())] * 2, "", None, id="two products"),
+        pytest.param([a_product(a_term())], "more", None, id="others on another page"),
+        pytest.param([a_product(a_term(), kind="g5.2xlarge")], "", None, id="another type"),
+        pytest.param([a_product()], "", None, id="not sold on demand"),
+        pytest.param([a_product(a_term(), a_term(a_rate("2")))], "", None, id="two terms"),
+        pytest.param(
+            [a_product(a_term(), a_term(a_rate("2"), since="2026-08-01T00:00:00Z"))],
+            "",
+            "1.006",
+            id="a term of the future",
+        ),
+        pytest.param([a_product(a_term(a_rate(), a_rate("2")))], "", None, id="steps"),
+        pytest.param([a_product(a_term(a_rate(unit="Quantity")))], "", None, id="another unit"),
+        pytest.param([a_product(a_term(a_rate(currency="CNY")))], "", None, id="another currency"),
+    ],
+)
+def test_listed_price_takes_what_is_one_price_and_nothing_else(
+    products: list[str], more: str, amount: str | None
+) -> None:
+    answer = answers.GetProducts.model_validate({"PriceList": products, "NextToken": more})
+    assert listed_price(answer, TYPE, "USD", now=NOW) == (amount and Decimal(amount))
 
 
 def test_launch_body_is_the_same_for_the_same_request() -> None:
@@ -758,17 +804,13 @@ def test_retain_leaves_out_what_is_gone(world: World) -> None:
 # Offers
 
 
-def test_offers_make_two_calls_for_all_types_and_one_for_on_demand(world: World) -> None:
+def test_offers_make_two_calls_for_all_types(world: World) -> None:
     types = CATALOGUE[ProviderName.AWS]
     query = OfferQuery(instance_types=tuple(kind.name for kind in types))
     offers = world.adapter().offers(query, types)
     assert len(offers) == 2 * len(types)
     assert all(offer.price is not None for offer in offers)
     assert world.calls() == 2
-    wanted = query.model_copy(update={"capacity_type": CapacityType.ON_DEMAND})
-    listed = world.adapter().offers(wanted, types)
-    assert {offer.price for offer in listed} == {None}
-    assert world.calls() == 3
 
 
 def test_offers_of_a_type_that_the_cloud_does_not_know_are_none(world: World) -> None:
@@ -778,6 +820,130 @@ def test_offers_of_a_type_that_the_cloud_does_not_know_are_none(world: World) ->
     assert [(offer.zone, offer.instance_type.name) for offer in offers] == [(OTHER_ZONE, TYPE)]
     only = OfferQuery(instance_types=("g5.pico",))
     assert world.adapter().offers(only, [unknown]) == []
+
+
+ON_DEMAND = OfferQuery(instance_types=(TYPE,), capacity_type=CapacityType.ON_DEMAND)
+
+
+def test_offers_of_on_demand_capacity_have_the_price_of_the_list(world: World) -> None:
+    started = datetime.now(UTC)
+    first, second = world.adapter().offers(ON_DEMAND, [CASE.kind])
+    assert first.price is not None
+    assert first.price == second.price
+    yuan = world.cloud.market.on_demand_price(world.cloud.place(ZONE, TYPE))
+    assert first.price.per_hour == usd(yuan)
+    assert (first.price.currency, first.price.source) == ("USD", "GetProducts")
+    assert started <= first.price.as_of <= datetime.now(UTC)
+    assert {offer.stock for offer in (first, second)} == {Stock.UNKNOWN}
+
+
+def test_price_list_is_asked_for_what_is_sold_and_once_a_type(world: World) -> None:
+    types = [row for row in CATALOGUE[ProviderName.AWS] if row.name.startswith("g6.")]
+    world.cloud.market.withdraw(ProviderName.AWS, ZONE, types[0].name)
+    world.cloud.market.withdraw(ProviderName.AWS, OTHER_ZONE, types[0].name)
+    query = ON_DEMAND.model_copy(update={"instance_types": tuple(row.name for row in types)})
+    offers = world.adapter().offers(query, types)
+    assert len({offer.price.per_hour for offer in offers if offer.price}) == len(types) - 1
+    expected = {"DescribeInstanceTypeOfferings": 1, "GetProducts": len(types) - 1}
+    assert world.cloud.log.counts() == expected
+
+
+def test_request_for_the_price_list_has_the_form_of_its_protocol(world: World) -> None:
+    world.adapter().offers(ON_DEMAND, [CASE.kind])
+    request = one(world, "GetProducts")
+    assert (request.method, request.target) == ("POST", "/")
+    assert request.headers["content-type"] == "application/x-amz-json-1.1"
+    assert request.headers["x-amz-target"] == "AWSPriceListService.GetProducts"
+    assert "/us-east-1/pricing/aws4_request, " in request.headers["authorization"]
+    body = json.loads(request.body)
+    sent = {each["Field"]: each["Value"] for each in body.pop("Filters") if each.pop("Type") == "TERM_MATCH"}
+    assert body == {"ServiceCode": "AmazonEC2", "MaxResults": 100}
+    assert sent == {
+        "instanceType": TYPE,
+        "regionCode": CASE.region,
+        "operatingSystem": "Linux",
+        "tenancy": "Shared",
+        "preInstalledSw": "NA",
+        "capacitystatus": "Used",
+        "marketoption": "OnDemand",
+    }
+
+
+@pytest.mark.parametrize("code", ["AccessDeniedException", "InvalidParameterException", "NotFoundException"])
+def test_offers_stay_without_a_price_when_the_list_refuses(world: World, code: str) -> None:
+    world.cloud.faults.set(Fault(kind=FaultKind.ERROR, action="GetProducts", code=code))
+    offers = world.adapter().offers(ON_DEMAND, [CASE.kind])
+    assert [offer.price for offer in offers] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        (FaultKind.THROTTLE, ErrorCode.THROTTLED),
+        (FaultKind.FAIL, ErrorCode.UNAVAILABLE),
+        (FaultKind.DROP, ErrorCode.UNAVAILABLE),
+        (FaultKind.GARBLE, ErrorCode.UNAVAILABLE),
+        (FaultKind.EMPTY, ErrorCode.UNAVAILABLE),
+    ],
+)
+def test_offers_are_a_fault_when_the_list_could_not_be_read_but_not_those_of_spot(
+    world: World, kind: FaultKind, code: ErrorCode
+) -> None:
+    world.cloud.faults.set(Fault(kind=kind, action="GetProducts"))
+    fault = fault_of(world.adapter().offers, ON_DEMAND, [CASE.kind])
+    assert (fault.code, fault.operation) == (code, "GetProducts")
+    spot = world.adapter().offers(OfferQuery(instance_types=(TYPE,)), [CASE.kind])
+    assert all(offer.price is not None for offer in spot)
+
+
+def test_offers_in_china_are_in_yuan_from_the_list_of_its_partition() -> None:
+    with a_world(inventory=replace(CASE.inventory, zones={"cn-north-1": ("cn-north-1a",)})) as world:
+        adapter = world.adapter(region="cn-north-1")
+        (listed,) = adapter.offers(ON_DEMAND, [CASE.kind])
+        (spot,) = adapter.offers(OfferQuery(instance_types=(TYPE,)), [CASE.kind])
+        place = world.cloud.place("cn-north-1a", TYPE)
+        assert listed.price is not None
+        assert spot.price is not None
+        assert listed.price.per_hour == world.cloud.market.on_demand_price(place)
+        assert spot.price.per_hour == world.cloud.price(place, spot=True)
+        assert {listed.currency, listed.price.currency, spot.currency, spot.price.currency} == {"CNY"}
+        signed = one(world, "GetProducts").headers["authorization"]
+        assert "/cn-northwest-1/pricing/aws4_request, " in signed
+
+
+def test_a_local_zone_has_not_the_price_of_its_region() -> None:
+    zones = {CASE.region: (ZONE, "us-east-1-bos-1a")}
+    with a_world(inventory=replace(CASE.inventory, zones=zones)) as world:
+        offers = {offer.zone: offer.price for offer in world.adapter().offers(ON_DEMAND, [CASE.kind])}
+        assert offers[ZONE] is not None
+        assert offers["us-east-1-bos-1a"] is None
+
+
+def test_offers_stay_without_a_price_where_there_is_no_list() -> None:
+    with a_world(inventory=replace(CASE.inventory, zones={"us-gov-west-1": ("us-gov-west-1a",)})) as world:
+        (offer,) = world.adapter(region="us-gov-west-1").offers(ON_DEMAND, [CASE.kind])
+        assert offer.price is None
+        assert world.calls("GetProducts") == 0
+
+
+@pytest.mark.parametrize(
+    ("region", "host"),
+    [
+        ("us-west-2", "https://api.pricing.us-east-1.amazonaws.com"),
+        ("sa-east-1", "https://api.pricing.us-east-1.amazonaws.com"),
+        ("eu-west-1", "https://api.pricing.eu-central-1.amazonaws.com"),
+        ("ap-northeast-1", "https://api.pricing.ap-south-1.amazonaws.com"),
+        ("cn-north-1", "https://api.pricing.cn-northwest-1.amazonaws.com.cn"),
+        ("us-gov-west-1", None),
+        ("moon-1", None),
+    ],
+)
+def test_price_list_is_read_at_an_endpoint_of_the_regions_partition(region: str, host: str | None) -> None:
+    keys = Keys({"accessKeyId": KEY, "accessKeySecret": SECRET})
+    adapter = build(CASE.key.model_copy(update={"region": region}), keys)
+    client = adapter._clients.get()._clients.get("pricing")
+    assert (client and client.meta.endpoint_url) == host
+    adapter.close()
 
 
 # Keys, secrets, the SDK
@@ -802,6 +968,7 @@ def test_adapter_sends_the_token_of_temporary_keys() -> None:
         assert fault_of(world.adapter().describe, [UNKNOWN]).code is ErrorCode.UNAUTHENTICATED
         world.keys.values["token"] = "sts-token"
         assert world.adapter().describe([UNKNOWN]) == []
+        assert all(offer.price for offer in world.adapter().offers(ON_DEMAND, [CASE.kind]))
 
 
 def test_adapter_ignores_keys_and_endpoints_of_the_environment(

@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qsl
 
@@ -138,7 +137,9 @@ def test_captured_faults_are_raised_after_one_request(case: str, code: ErrorCode
 def test_a_captured_price_is_read_without_losing_digits() -> None:
     response = captured("spot_price_history")["exchanges"][0]["response"]
     with answering(200, response["body"]) as (provider, _):
-        assert provider._prices([TYPE]) == {(ZONE, TYPE): Decimal("0.402300")}
+        quote = provider._spot_quotes([(ZONE, TYPE)])[ZONE, TYPE]
+    assert quote is not None
+    assert str(quote.per_hour) == "0.402300"
 
 
 def test_a_captured_ending_is_accepted() -> None:

@@ -601,8 +601,11 @@ def test_offers_of_on_demand_cost_more(account: Account) -> None:
         assert listed.price is None  # never made up
         return
     assert listed.price is not None
+    assert listed.price.currency == case.currency
+    market = account.cloud.market.on_demand_price(account.cloud.place(case.zones[0], case.instance_type))
+    # What is billed in another currency is rounded at its sixth decimal.
+    assert listed.price.per_hour * case.cny_per_unit == pytest.approx(market, abs=Decimal("0.00001"))
     if not case.states_spot_prices:
-        assert listed.price.per_hour > 0
         return
     assert spot.price is not None
     assert listed.price.per_hour >= 4 * spot.price.per_hour

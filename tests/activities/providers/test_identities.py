@@ -19,7 +19,8 @@ from activities.providers.base import Provider
 from activities.providers.identities import TOKEN_FILE, UnusableIdentityError, identity_in
 from activities.providers.instrumented import InstrumentedProvider
 from domain.contracts.errors import ErrorCode, ProviderError
-from domain.contracts.instances import Created, Rejected
+from domain.contracts.instances import Created, OfferQuery, Rejected
+from domain.contracts.offers import CapacityType
 from sandbox.clouds.server import served
 from tests.activities.providers.cloud_case import CloudCase, Keys, found_cases
 
@@ -159,6 +160,15 @@ def test_role_of_a_pod_buys_and_reads_with_one_set_of_keys(service: TokenService
         assert isinstance(result, Created), result
         assert len(provider.describe([result.instance_id])) == 1
     assert [token.strip() for token in service.seen] == ["token-1"]
+
+
+def test_role_of_a_pod_reads_on_demand_prices(service: TokenService) -> None:
+    case = service.case
+    query = OfferQuery(instance_types=(case.instance_type,), capacity_type=CapacityType.ON_DEMAND)
+    with opened(service, role(service)) as provider:
+        offers = provider.offers(query, [case.kind])
+    assert {offer.price is not None for offer in offers} == {case.states_on_demand_prices}
+    assert {token.strip() for token in service.seen} == {"token-1"}
 
 
 def test_role_is_taken_on_again_with_the_token_that_the_file_has_then(service: TokenService) -> None:
