@@ -25,9 +25,10 @@ from domain.contracts.instances import (
     Instance,
     InstanceState,
     LaunchAnswer,
+    LaunchOutcome,
     LaunchRequest,
-    LaunchResult,
     Rejected,
+    Unmade,
 )
 from domain.contracts.names import TAG_EPOCH, TAG_INSTALLATION, TAG_LAUNCH, TAG_POOL
 from domain.contracts.offers import RegionKey
@@ -44,10 +45,11 @@ class InstanceActivities:
 
     @activity.defn(name="cloud.create_instance")
     def create_instance(self, request: LaunchRequest) -> LaunchAnswer:
-        """Buy one machine; on any attempt but the first, look for its tag before.
+        """Buy one machine; look for its tag before, unless it is certain that no earlier attempt made it.
 
         A cancellation that arrives before the call leaves buys nothing; one that arrives later is
         answered with what was bought. An unknown outcome is retried, so that the next attempt looks first.
+        When the last attempt fails and certainly none was carried out, that is the answer.
         """
         answer: LaunchAnswer | None = None
         _observe_wait(request.offer.region_key, "launch")
@@ -63,22 +65,30 @@ class InstanceActivities:
                     raise
         return answer
 
-    def _launch(self, request: LaunchRequest) -> LaunchResult:
-        first = activity.info().attempt == 1
+    def _launch(self, request: LaunchRequest) -> LaunchOutcome:
+        unmade = _certainly_unmade()
         try:
             provider = self._providers.provider(request.offer.region_key)
-            found = None if first else _living_first(provider.list_tagged({TAG_LAUNCH: request.token}))
+            found = None if unmade else _living_first(provider.list_tagged({TAG_LAUNCH: request.token}))
             if found is not None:
                 return Created(instance_id=found.id, zone=found.zone, found=True)
             user_data = render_user_data(request, self._join_secret(request))
         except (UserDataError, ProviderError) as error:
-            return _refuse(error, request, first=first)
+            return _refuse(error, request, first=unmade)
         _refuse_if_cancelled()
         try:
             return provider.launch(self._tagged(request), user_data)
         except ProviderError as error:
-            # The token went with the call: a cloud that had made the machine before would have named it.
-            return _refuse(error, request, first=True)
+            match error.code:
+                case ErrorCode.UNAVAILABLE | ErrorCode.THROTTLED as code if unmade:
+                    if _is_last_attempt():
+                        return Unmade(code=code, message=str(error))
+                    # The next attempt knows of it: the last heartbeat is sent together with the failure.
+                    activity.heartbeat(activity.info().attempt)
+                    raise
+                case _:
+                    # The token went with the call: a cloud that had made the machine would have named it.
+                    return _refuse(error, request, first=True)
 
     def _tagged(self, request: LaunchRequest) -> LaunchRequest:
         ours = {TAG_INSTALLATION: self._installation.id, TAG_EPOCH: str(self._installation.epoch)}
@@ -138,6 +148,17 @@ class InstanceActivities:
         with as_application_error():
             instances = read(self._providers.provider(region))
         return Reading(as_of=as_of, instances=tuple(sorted(instances, key=lambda i: i.id)))
+
+
+def _certainly_unmade() -> bool:
+    """Whether no earlier attempt was carried out by the cloud: there was none, or the one before said so."""
+    info = activity.info()
+    return info.attempt == 1 or list(info.heartbeat_details) == [info.attempt - 1]
+
+
+def _is_last_attempt() -> bool:
+    info = activity.info()
+    return info.retry_policy is not None and info.attempt == info.retry_policy.maximum_attempts
 
 
 def _refuse(error: UserDataError | ProviderError, request: LaunchRequest, *, first: bool) -> Rejected:

@@ -1,6 +1,7 @@
 """Secrets of the operator's namespace, read from threads and kept for seconds only."""
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Mapping
@@ -9,6 +10,8 @@ from typing import Final, Protocol
 from activities.telemetry.logs import SECRETS
 from domain.contracts.errors import ClusterError, ErrorCode, ProviderError
 from domain.contracts.offers import RegionKey
+
+_log = logging.getLogger(__name__)
 
 _CALL_SECONDS: Final = 20.0
 KEYS: Final = ("accessKeyId", "accessKeySecret")
@@ -46,14 +49,23 @@ class OperatorSecrets:
     def read(self, name: str) -> Mapping[str, str]:
         """See ``SecretReader.read``; never to be called on the event loop itself.
 
+        While the API does not answer, what was read last is used for another while.
+
         Raises:
-            ClusterError: ``NOT_FOUND``, ``UNAVAILABLE`` when the loop or the API does not answer, or another.
+            ClusterError: ``NOT_FOUND``, ``UNAVAILABLE`` when the loop or the API never answered, or another.
         """
         with self._lock:
             kept = self._kept.get(name)
             if kept is not None and time.monotonic() - kept[0] < self._max_age_seconds:
                 return kept[1]
-            values = self._fetch(name)
+            try:
+                values = self._fetch(name)
+            except ClusterError as error:
+                if kept is None or error.code is not ErrorCode.UNAVAILABLE:
+                    raise
+                # What the API server's absence must not take away: the sight of machines, and their ends.
+                _log.warning("Secret not read again", extra={"secret": name, "reason": str(error)})
+                values = kept[1]
             self._kept[name] = (time.monotonic(), values)
             return values
 

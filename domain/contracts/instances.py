@@ -117,10 +117,23 @@ class Rejected(Contract):
 LaunchResult = Annotated[Created | Refusal | Rejected, Field(discriminator="kind")]
 
 
+class Unmade(Contract):
+    """No attempt was carried out by the cloud, which is certain: there is no machine to look for."""
+
+    kind: Literal["unmade"] = "unmade"
+    code: Literal[ErrorCode.UNAVAILABLE, ErrorCode.THROTTLED]
+    message: str = ""
+    """Of the last attempt."""
+
+
+LaunchOutcome = Annotated[Created | Refusal | Rejected | Unmade, Field(discriminator="kind")]
+"""What is certain after all attempts of a launch."""
+
+
 class LaunchAnswer(Contract):
     """Envelope of a launch result, so that a payload names its type."""
 
-    result: LaunchResult
+    result: LaunchOutcome
 
 
 class OfferQuery(Contract):

@@ -2,7 +2,7 @@
 
 from domain.contracts.errors import ErrorCode
 from domain.contracts.facts import Demand, DrainResult, NodesSeen, RegionObservation, RegionState
-from domain.contracts.instances import Instance, LaunchResult
+from domain.contracts.instances import Instance, LaunchOutcome
 from domain.contracts.model import AwareDatetime, Contract
 from domain.contracts.offers import Offer, RegionKey
 
@@ -11,7 +11,7 @@ class LaunchAnswered(Contract):
     """A create call gave a certain answer."""
 
     token: str
-    result: LaunchResult
+    result: LaunchOutcome
 
 
 class LaunchUnanswered(Contract):

@@ -1,7 +1,7 @@
 """What came of a launch: an answer, no answer, or a machine found by its tag."""
 
 from domain.contracts.announcements import EventReason
-from domain.contracts.instances import Created, Instance, InstanceState, Refusal, Rejected
+from domain.contracts.instances import Created, Instance, InstanceState, Refusal, Rejected, Unmade
 from domain.contracts.outcomes import LaunchAnswered, LaunchLooked, LaunchUnanswered, LookFailed
 from domain.contracts.pool_state import Machine, MachinePhase
 from domain.decisions.pool_draft import Draft, seconds
@@ -11,6 +11,7 @@ from domain.decisions.pool_refusals import (
     absorb_refusal,
     absorb_rejection,
     absorb_success,
+    absorb_unmade,
     hold_silent_region,
 )
 
@@ -39,6 +40,8 @@ def absorb_answered(draft: Draft, fact: LaunchAnswered) -> None:
             absorb_refusal(draft, machine, fact.result)
         case Rejected():
             absorb_rejection(draft, machine, fact.result)
+        case Unmade():
+            absorb_unmade(draft, machine, fact.result)
 
 
 def absorb_unanswered(draft: Draft, fact: LaunchUnanswered) -> None:

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from domain.contracts.announcements import EventReason
 from domain.contracts.errors import KEYS_REFUSED, ErrorCode
-from domain.contracts.instances import Refusal, Rejected
+from domain.contracts.instances import Refusal, Rejected, Unmade
 from domain.contracts.offers import Offer, RegionKey
 from domain.contracts.pool_state import Machine, OfferHold
 from domain.decisions.holds import active_hold, with_refusal, with_silence, without_silence
@@ -78,6 +78,13 @@ def absorb_rejection(draft: Draft, machine: Machine, rejected: Rejected) -> None
     hold = OfferHold(prefix=prefix, until=draft.now + _REJECTED_HOLD, reason=f"{rejected.code}: {reason}")
     draft.update(holds=(*(h for h in draft.state.holds if h.prefix != prefix), hold))
     draft.announce(EventReason.LAUNCH_REJECTED, reason, machine.token, warning=True)
+
+
+def absorb_unmade(draft: Draft, machine: Machine, unmade: Unmade) -> None:
+    """The cloud carried out no attempt: the slot is free at once, and the next one is for another region."""
+    _forget(draft, machine)
+    if machine.leave is None:
+        hold_silent_region(draft, machine, unmade.message)
 
 
 def forget_refused_keys(draft: Draft, region: RegionKey) -> None:

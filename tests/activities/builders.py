@@ -1,10 +1,11 @@
 """Small builders for activity tests: what a test names, and defaults for the rest."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
+from temporalio.common import RetryPolicy
 from temporalio.testing import ActivityEnvironment
 
 from domain.contracts.catalogue import instance_type
@@ -91,10 +92,21 @@ def a_fault(code: ErrorCode, **more: object) -> ProviderError:
 
 
 def an_attempt(
-    number: int = 1, *, heartbeat: timedelta | None = None, on_beat: Callable[..., None] = lambda *_: None
+    number: int = 1,
+    *,
+    of: int = 4,
+    after: Sequence[object] = (),
+    heartbeat: timedelta | None = None,
+    on_beat: Callable[..., None] = lambda *_: None,
 ) -> ActivityEnvironment:
-    """The environment of one attempt of an activity."""
+    """The environment of one attempt of an activity, which finds ``after`` in its last heartbeat."""
     environment = ActivityEnvironment()
-    environment.info = replace(environment.info, attempt=number, heartbeat_timeout=heartbeat)
+    environment.info = replace(
+        environment.info,
+        attempt=number,
+        heartbeat_details=after,
+        heartbeat_timeout=heartbeat,
+        retry_policy=RetryPolicy(maximum_attempts=of),
+    )
     environment.on_heartbeat = on_beat
     return environment

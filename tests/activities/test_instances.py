@@ -9,7 +9,7 @@ from activities.instances import InstanceActivities
 from activities.signatures import InstancesRequest, PoolRegionRequest, TokenRequest
 from domain.contracts.errors import ClusterError, ErrorCode
 from domain.contracts.installation import Installation
-from domain.contracts.instances import Created, InstanceState, Refusal, Rejected
+from domain.contracts.instances import Created, InstanceState, Refusal, Rejected, Unmade
 from domain.contracts.names import TAG_EPOCH, TAG_INSTALLATION, TAG_POOL
 from tests.activities.builders import JOIN, a_fault, a_request, an_attempt
 from tests.fakes.provider import REGION, FakeClouds, FakeProvider, FakeSecrets
@@ -58,6 +58,43 @@ def test_p03_create_finds_what_an_earlier_attempt_bought(
     assert answer.result == Created(instance_id="ins-0001", zone="ap-guangzhou-3", found=True)
     assert cloud.calls == ["launch", "list_tagged"]
     assert len(cloud.machines) == 1
+
+
+@pytest.mark.parametrize("code", [ErrorCode.UNAVAILABLE, ErrorCode.THROTTLED])
+def test_create_that_was_never_carried_out_looks_for_nothing_and_says_so_at_last(
+    hands: InstanceActivities, cloud: FakeProvider, code: ErrorCode
+) -> None:
+    cloud.faults["launch"] = [a_fault(code) for _ in range(3)]
+    beats: list[object] = []
+    for number in (1, 2):
+        attempt = an_attempt(number, of=3, after=beats[-1:], on_beat=beats.append)
+        with pytest.raises(ApplicationError) as failure:
+            attempt.run(hands.create_instance, a_request())
+        assert (failure.value.type, failure.value.non_retryable) == (code, False)
+    answer = an_attempt(3, of=3, after=beats[-1:]).run(hands.create_instance, a_request())
+    assert answer.result == Unmade(code=code, message=str(a_fault(code)))
+    assert beats == [1, 2]
+    assert cloud.calls == ["launch"] * 3
+
+
+@pytest.mark.parametrize(
+    ("number", "after"),
+    [
+        pytest.param(2, (), id="the attempt before left no word"),
+        pytest.param(3, (1,), id="the word is not of the attempt before"),
+    ],
+)
+def test_create_after_an_uncertain_attempt_is_never_called_unmade(
+    hands: InstanceActivities, cloud: FakeProvider, number: int, after: tuple[object, ...]
+) -> None:
+    cloud.faults["launch"] = [a_fault(ErrorCode.UNAVAILABLE)]
+    beats: list[object] = []
+    with pytest.raises(ApplicationError):
+        an_attempt(number, of=number, after=after, on_beat=beats.append).run(
+            hands.create_instance, a_request()
+        )
+    assert beats == []
+    assert cloud.calls == ["list_tagged", "launch"]
 
 
 def test_create_prefers_the_living_machine_of_a_launch(

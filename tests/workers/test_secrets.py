@@ -58,6 +58,18 @@ async def test_failed_reading_is_not_kept() -> None:
     assert await asyncio.to_thread(secrets.read, "join") == {"token": "abc"}
 
 
+async def test_secret_is_used_again_while_the_api_server_is_away_but_not_when_it_was_taken_away() -> None:
+    store = Store(join={"token": "abc"})
+    secrets = secrets_of(store, max_age_seconds=0)
+    await asyncio.to_thread(secrets.read, "join")
+    store.fault = ClusterError(ErrorCode.UNAVAILABLE, "down", operation="get")
+    assert await asyncio.to_thread(secrets.read, "join") == {"token": "abc"}
+    store.fault = None
+    store.secrets.clear()
+    with pytest.raises(ClusterError, match="not found"):
+        await asyncio.to_thread(secrets.read, "join")
+
+
 async def test_values_that_were_read_are_masked_in_logs() -> None:
     await asyncio.to_thread(secrets_of(Store(join={"token": "a-very-odd-value"})).read, "join")
     assert SECRETS.clean("token a-very-odd-value") == f"token {MASK}"

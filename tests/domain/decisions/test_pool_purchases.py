@@ -328,6 +328,23 @@ def test_pool_goes_elsewhere_when_every_purchase_of_a_region_fails_while_its_lis
     assert world.condition("ProviderUnavailable")[0] == "False", "a rest has an end"
 
 
+def test_pool_goes_elsewhere_at_once_when_a_purchase_was_certainly_never_carried_out() -> None:
+    world = a_world(lambda request: "unsent" if request.offer.provider.value == "tencent" else "")
+    world.run_until(lambda: len(world.living) == 1, 60)
+    assert not any(command.kind == "find-launch" for command in world.checks.ordered)
+    assert "tencent ap-guangzhou: purchases fail, Unanswered: nobody listens" in world.message(
+        "ProviderUnavailable"
+    )
+
+
+def test_purchase_that_was_never_carried_out_holds_no_deletion_up() -> None:
+    world = a_world(lambda request: "unsent")
+    world.run_until(lambda: bool(world.clouds.creates))
+    world.delete()
+    world.run_until(lambda: world.finalizer_removed, 60)
+    assert world.living == []
+
+
 def test_region_that_answers_no_purchase_rests_longer_each_time_until_it_answers() -> None:
     world = a_world(lambda request: "unmade", **in_one_region())
     world.run(3600)

@@ -7,7 +7,7 @@ from domain.contracts import commands as c
 from domain.contracts import outcomes as o
 from domain.contracts.errors import ErrorCode
 from domain.contracts.facts import DrainResult, NodesSeen, RegionObservation
-from domain.contracts.instances import Created, LaunchRequest, Refusal, Rejected
+from domain.contracts.instances import Created, LaunchRequest, Refusal, Rejected, Unmade
 from domain.contracts.offers import RegionKey
 from tests.domain.decisions.world_cloud import PLENTY, CloudMachine, at
 
@@ -115,6 +115,9 @@ class WorldEffects:
             self._answer(token, ends, Rejected(code=code, vendor_code="ImageNotFound", message="no image"))
         elif ending == "forbidden":
             self._answer(token, ends, Rejected(code=ErrorCode.FORBIDDEN, vendor_code="UnauthorizedOperation"))
+        elif ending == "unsent":
+            result = Unmade(code=ErrorCode.UNAVAILABLE, message="nobody listens")
+            self._answer(token, ends, result)
         elif ending == "unmade":
             self.creating.discard(token)
             world.after(world.between(5, 60), lambda: ends(self._unanswered(token)))
@@ -132,7 +135,7 @@ class WorldEffects:
     def _ending(self, request: LaunchRequest) -> str:
         world, faults = self._world, self._world.faults
         if str(request.offer.region_key) in world.clouds.down:
-            return "unmade"
+            return "unsent" if world.chance(0.5) else "unmade"
         if world.clouds.stock.get(request.offer.zone, PLENTY) <= 0 or world.chance(faults.refuse):
             return "refused"
         chances = (
@@ -147,7 +150,9 @@ class WorldEffects:
     def _unanswered(token: str) -> o.LaunchUnanswered:
         return o.LaunchUnanswered(token=token, error="UnknownOutcome: no answer")
 
-    def _answer(self, token: str, ends: Callable[[o.Fact], None], result: Refusal | Rejected) -> None:
+    def _answer(
+        self, token: str, ends: Callable[[o.Fact], None], result: Refusal | Rejected | Unmade
+    ) -> None:
         self.creating.discard(token)
         fact = o.LaunchAnswered(token=token, result=result)
         self._world.after(self._world.between(0.1, 2), lambda: ends(fact))
