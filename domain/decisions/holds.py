@@ -86,6 +86,12 @@ def with_silence(
     return (*(h for h in expire(holds, now) if h.prefix != prefix), hold)
 
 
+def is_silent(holds: tuple[OfferHold, ...], offer: Offer, now: datetime) -> bool:
+    """Whether the offer's region rests after a purchase that came to nothing."""
+    prefix = region_prefix(offer)
+    return any(h.prefix == prefix and h.until > now and h.reason.startswith(REASON_UNANSWERED) for h in holds)
+
+
 def without_silence(holds: tuple[OfferHold, ...], offer: Offer) -> tuple[OfferHold, ...]:
     """The holds after a purchase in a region was answered: its silence is forgotten."""
     prefix = region_prefix(offer)

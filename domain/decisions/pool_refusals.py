@@ -7,7 +7,7 @@ from domain.contracts.errors import KEYS_REFUSED, ErrorCode
 from domain.contracts.instances import Refusal, Rejected, Unmade
 from domain.contracts.offers import Offer, RegionKey
 from domain.contracts.pool_state import Machine, OfferHold
-from domain.decisions.holds import active_hold, with_refusal, with_silence, without_silence
+from domain.decisions.holds import active_hold, is_silent, with_refusal, with_silence, without_silence
 from domain.decisions.launch_requests import subnets_of
 from domain.decisions.pool_draft import Draft
 from domain.decisions.pool_purchases import SAME_ZONE
@@ -83,7 +83,8 @@ def absorb_rejection(draft: Draft, machine: Machine, rejected: Rejected) -> None
 def absorb_unmade(draft: Draft, machine: Machine, unmade: Unmade) -> None:
     """The cloud carried out no attempt: the slot is free at once, and the next one is for another region."""
     _forget(draft, machine)
-    if machine.leave is None:
+    # Several under way at once are one silence, not a strike each.
+    if machine.leave is None and not is_silent(draft.state.holds, machine.offer, draft.now):
         hold_silent_region(draft, machine, unmade.message)
 
 

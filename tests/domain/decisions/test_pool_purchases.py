@@ -337,6 +337,15 @@ def test_pool_goes_elsewhere_at_once_when_a_purchase_was_certainly_never_carried
     )
 
 
+def test_purchases_that_come_to_nothing_together_are_one_silence() -> None:
+    fields = in_one_region(minInstances=4, scaleStrategy={"scaleUpStep": 4})
+    world = a_world(lambda request: "unsent", **fields)
+    world.run_until(lambda: len(world.clouds.creates) == 4, 60)
+    world.run(10)
+    (hold,) = (h for h in world.state.holds if h.reason.startswith("Unanswered"))
+    assert hold.strikes == 1
+
+
 def test_purchase_that_was_never_carried_out_holds_no_deletion_up() -> None:
     world = a_world(lambda request: "unsent")
     world.run_until(lambda: bool(world.clouds.creates))
