@@ -29,18 +29,42 @@ class AnnounceActivities:
 
     @activity.defn(name="k8s.publish_events")
     async def publish_events(self, request: EventsRequest) -> None:
-        """Publish Kubernetes Events, once per key: the name is made of the key, so a retry meets its own."""
+        """Publish Kubernetes Events, once per key: the name is made of the key, so a retry meets its own.
+
+        While the API server is unwell but takes some, the rest is tried again at once: a retry begins with
+        all of them, and of fifty writes hardly ever all succeed where one in ten fails.
+        """
         subject = await self._subject(request)
+        left = [event_object(event, subject) for event in request.events]
+        with as_application_error():
+            while left:
+                left = await self._publish_some(left)
+
+    async def _publish_some(self, bodies: list[Object]) -> list[Object]:
+        """Publish what the API server takes.
+
+        Returns:
+            What it had no strength for.
+
+        Raises:
+            ClusterError: It took none, or refused one for another reason.
+        """
         gate = asyncio.Semaphore(_AT_ONCE)
 
-        async def publish(event: Announcement) -> None:
+        async def publish(body: Object) -> None:
             async with gate:
-                await self._publish(event_object(event, subject))
+                await self._publish(body)
 
-        with as_application_error():
-            for result in await asyncio.gather(*map(publish, request.events), return_exceptions=True):
-                if isinstance(result, BaseException):
+        results = await asyncio.gather(*map(publish, bodies), return_exceptions=True)
+        left: list[Object] = []
+        for body, result in zip(bodies, results, strict=True):
+            if isinstance(result, ClusterError) and result.code is ErrorCode.UNAVAILABLE:
+                left.append(body)
+                if len(left) == len(bodies):
                     raise result
+            elif isinstance(result, BaseException):
+                raise result
+        return left
 
     async def _publish(self, body: Object) -> None:
         try:

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Final, TypeVar
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError
+from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from activities import signatures
 from activities.signatures import (
@@ -169,11 +169,17 @@ class OrphanSweep:
         return SweepReport(seen=len(reading.machines), note=note)
 
     async def _publish(self, events: Sequence[Announcement]) -> None:
+        """Tell of it; what cannot be told holds up nothing."""
         for part in _parts(events, _EVENTS_AT_ONCE):
             request = EventsRequest(
                 pool=None, operator_namespace=self._settings.operator_namespace, events=tuple(part)
             )
-            await workflow.execute_activity(signatures.publish_events, request, **options.PUBLISH_EVENTS)
+            try:
+                await workflow.execute_activity(signatures.publish_events, request, **options.PUBLISH_EVENTS)
+            except ActivityError as error:
+                if is_cancelled_exception(error):
+                    raise
+                workflow.logger.warning("Events were not published", extra={"reason": str(error.cause)})
 
     async def _report(
         self,

@@ -82,7 +82,7 @@ async def test_event_that_nobody_can_read_is_done(cluster: FakeCluster, error: C
 
 
 async def test_event_that_fails_is_tried_again_and_holds_up_no_other(cluster: FakeCluster) -> None:
-    cluster.fail_next("create events", ClusterError(ErrorCode.UNAVAILABLE, "down", operation="create"))
+    cluster.fail_next("create events", ClusterError(ErrorCode.THROTTLED, "wait", operation="create"))
     with pytest.raises(ApplicationError):
         await publish(cluster, an_event("a"), an_event("b"))
     assert len(published(cluster)) == 1
@@ -96,3 +96,23 @@ def test_event_fits_the_servers_limits() -> None:
     assert len(event["message"]) == 1024
     assert len(event["metadata"]["name"]) < 253
     assert ".." not in event["metadata"]["name"]
+
+
+async def test_events_of_a_large_batch_come_through_one_attempt_while_a_tenth_of_writes_fails(
+    cluster: FakeCluster,
+) -> None:
+    cluster.reject_every = 10
+    await publish(cluster, *(an_event(f"k{number}") for number in range(50)))
+    assert len(published(cluster)) == 50
+    assert (len(cluster.rejected), cluster.writes) == (5, 55)
+
+
+async def test_events_that_an_api_server_takes_none_of_are_left_to_the_next_attempt(
+    cluster: FakeCluster,
+) -> None:
+    down = ClusterError(ErrorCode.UNAVAILABLE, "down", operation="create events")
+    cluster.fail_next("create events", down, times=2)
+    with pytest.raises(ApplicationError):
+        await publish(cluster, an_event("a"), an_event("b"))
+    assert published(cluster) == []
+    assert sum(call.startswith("create events") for call in cluster.calls) == 2, "not asked again at once"

@@ -16,6 +16,8 @@ from domain.contracts.errors import ClusterError, ErrorCode
 
 Place = tuple[Resource, str, str]
 
+_WRITES = ("create", "update", "patch", "delete")  # an eviction is counted as the deletion that it is
+
 
 @dataclass
 class _Fault:
@@ -54,6 +56,11 @@ class FakeCluster:
     objects: dict[Place, Object] = field(default_factory=dict[Place, Object])
     hang: asyncio.Event | None = None
     """While set to an event, every call waits for it."""
+    reject_every: int = 0
+    """Every write of this number is rejected, whoever makes it; 0 rejects none."""
+    writes: int = 0
+    rejected: list[str] = field(default_factory=list[str])
+    """The writes that were rejected for their number, as in ``calls``."""
 
     def __post_init__(self) -> None:
         self._versions = itertools.count(1)
@@ -100,12 +107,11 @@ class FakeCluster:
     ) -> Page:
         await self._enter("list", resource)
         found = [
-            copy.deepcopy(body)
-            for place, body in sorted(self.objects.items(), key=lambda item: item[0][1:])
-            if place[0] == resource
-            and namespace in ("", place[1])
-            and _matches(body, label_selector)
-            and _is_on(body, field_selector)
+            copy.deepcopy(self.objects[place])
+            for place in sorted((place for place in self.objects if place[0] == resource), key=_path)
+            if namespace in ("", place[1])
+            and _matches(self.objects[place], label_selector)
+            and _is_on(self.objects[place], field_selector)
         ]
         start = int(continue_token or 0)
         end = start + min(limit, self.page_size)
@@ -232,6 +238,14 @@ class FakeCluster:
                 if fault.times == 0:
                     self._faults.remove(fault)
                 raise fault.error
+        if verb in _WRITES:
+            self._count_write(record)
+
+    def _count_write(self, record: str) -> None:
+        self.writes += 1
+        if self.reject_every and self.writes % self.reject_every == 0:
+            self.rejected.append(record)
+            raise ClusterError(ErrorCode.UNAVAILABLE, "told to reject", operation=record, status=503)
 
     def _find(self, resource: Resource, namespace: str, name: str) -> Object:
         stored = self.objects.get((resource, namespace, name))
@@ -266,6 +280,10 @@ class FakeCluster:
         self._log.append(_Entry(self._version, resource, event, copy.deepcopy(body), copy.deepcopy(before)))
         async with self._changed:
             self._changed.notify_all()
+
+
+def _path(place: Place) -> tuple[str, str]:
+    return place[1:]
 
 
 def _namespace(body: Object) -> str:

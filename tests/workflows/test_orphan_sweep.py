@@ -1,10 +1,11 @@
 """The sweep with its real activities on fakes, against a real Temporal server."""
 
+import asyncio
 import uuid
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowFailureError
 
 from activities.cluster.base import POOLS
 from domain.contracts.errors import ClusterError, ErrorCode, ProviderError
@@ -187,19 +188,40 @@ async def test_sweep_reclaims_more_than_one_call_takes(client: Client) -> None:
     assert world.cloud.count("terminate") == 2
 
 
-async def test_p02_machines_whose_record_was_lost_are_found_by_tag_and_ended(client: Client) -> None:
-    """A tenth of the machines of a mass launch has no record, and the API server refuses some writes."""
-    world = StandingWorld("a")
-    machines = [world.cloud.add(f"a-{number}", pool="a", created_at=OLD) for number in range(1000)]
-    recorded = {machine.id for number, machine in enumerate(machines) if number % 10}
-    world.pools.owned["a"] = recorded
-    refused = ClusterError(ErrorCode.UNAVAILABLE, "refused", operation="create events", status=500)
+async def test_sweep_that_cannot_tell_of_orphans_ends_them_all_the_same(client: Client) -> None:
+    world = StandingWorld()
+    orphan = world.cloud.add("gone-1", pool="gone", created_at=OLD)
+    refused = ClusterError(ErrorCode.FORBIDDEN, "no rights", operation="create events", status=403)
     world.cluster.fail_next("create events", refused, times=10)
-    first = await sweep(client, world)
-    second = await sweep(client, world)
-    assert (first.seen, len(first.reclaimed), second.reclaimed) == (1000, 100, ())
-    assert set(world.cloud.machines) == recorded
-    assert world.events().count("OrphanReclaimed") == 100
+    report = await sweep(client, world)
+    assert report.reclaimed == (orphan.id,)
+    assert world.cloud.machines == {}
+    assert world.events() == []
+
+
+async def test_sweep_that_is_cancelled_while_it_tells_of_orphans_ends_none(client: Client) -> None:
+    world = StandingWorld()
+    orphan = world.cloud.add("gone-1", pool="gone", created_at=OLD)
+    asked, answer = asyncio.Event(), asyncio.Event()
+
+    async def create(*_: object) -> None:
+        asked.set()
+        await answer.wait()
+
+    world.cluster.create = create  # type: ignore[method-assign,assignment]  # no answer before the cancellation
+    async with serving_standing_work(client, world):
+        handle = await client.start_workflow(
+            ORPHAN_SWEEP_WORKFLOW,
+            OrphanSweepInput(region=REGION, settings=SweepSettings(confirm_after_seconds=0.05)),
+            id=f"sweep-{uuid.uuid4()}",
+            task_queue=POOLS_QUEUE,
+        )
+        await asyncio.wait_for(asked.wait(), 20)
+        await handle.cancel()
+        with pytest.raises(WorkflowFailureError):
+            await handle.result()
+        answer.set()
+    assert list(world.cloud.machines) == [orphan.id]
 
 
 def a_disk(name: str, **tags: str) -> Leftover:
