@@ -29,11 +29,16 @@ class FakeProvider:
     def __init__(self, key: RegionKey = REGION) -> None:
         self.key = key
         self.machines: dict[str, Instance] = {}
+        self.made: list[Instance] = []
+        """Every machine that there ever was, as it was made."""
         self.by_token: dict[str, str] = {}
+        self.honours_tokens = True
+        """Whether a second launch with the same token answers with the first one's machine."""
         self.answers: list[LaunchResult] = []
         self.faults: dict[str, list[Exception]] = {}
-        self.faults_after_buying: list[Exception] = []
-        """Raised by the next launches after the machine was made: the answer that never came."""
+        self.faults_after_buying: list[Exception | None] = []
+        """Raised by the next launches after the machine was made: the answer that never came. None lets one
+        arrive."""
         self.calls: list[str] = []
         self.user_data: list[str] = []
         self.before_launch: Callable[[], None] = lambda: None
@@ -50,7 +55,7 @@ class FakeProvider:
     ) -> Instance:
         """Put a machine there, as if it had been bought."""
         with self._lock:
-            number = len(self.machines) + 1
+            number = len(self.made) + 1
             tags = {TAG_POOL: pool, TAG_LAUNCH: token, TAG_INSTALLATION: installation}
             machine = Instance(
                 provider=self.key.provider,
@@ -65,6 +70,7 @@ class FakeProvider:
                 tags={key: value for key, value in tags.items() if value},
             ).model_copy(update=changes)
             self.machines[machine.id] = machine
+            self.made.append(machine)
             return machine
 
     def launch(self, request: LaunchRequest, user_data: str) -> LaunchResult:
@@ -73,11 +79,13 @@ class FakeProvider:
         self.user_data.append(user_data)
         if self.answers:
             return self.answers.pop(0)
-        if request.token not in self.by_token:
+        if request.token not in self.by_token or not self.honours_tokens:
             machine = self.add(request.token, tags=dict(request.tags))
             self.by_token[request.token] = machine.id
-        if self.faults_after_buying:
-            raise self.faults_after_buying.pop(0)
+        with self._lock:
+            fault = self.faults_after_buying.pop(0) if self.faults_after_buying else None
+        if fault is not None:
+            raise fault
         return Created(instance_id=self.by_token[request.token], zone=ZONE)
 
     def terminate(self, instance_ids: Sequence[str]) -> None:

@@ -96,7 +96,7 @@ async def test_sync_outlives_a_failure_that_no_retry_mends(client: Client) -> No
         def provider(self, key):  # as the port
             raise KeyError("a bug")
 
-    world.regions._providers = Broken()  # type: ignore[assignment]  # fails outside of every known fault
+    world.hands.regions._providers = Broken()  # type: ignore[assignment]  # fails outside of every known fault
     async with serving_standing_work(client, world):
         handle = await start(client, LONG)
         await until_async(lambda: _failing(handle))
