@@ -18,8 +18,8 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; 
 PYTEST := $(PY) -m pytest
 SEED ?= 1
 CORES ?= 2
-# Tests with servers mostly wait for them: one process more than there are cores.
-WAITERS ?= $(shell echo $$(($(CORES) + 1)))
+# Tests with servers mostly wait for them: two processes more than there are cores.
+WAITERS ?= $(shell echo $$(($(CORES) + 2)))
 FILES ?= .
 # Where tests with Temporal alone are: to import the tests of all rooms takes each process seconds.
 TEMPORAL_ROOMS := crd_bridge workers workflows

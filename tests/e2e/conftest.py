@@ -24,7 +24,7 @@ ORDER = (
     "test_failing_purchases.py",
     "test_nodes.py",
 )
-"""So that three processes, each with files of its own, end at about the same time.
+"""So that four processes, each with files of its own, end at about the same time.
 
 The longest come first, but for one: a process with two tests left is given its next file at once, so that
 the one that begins with two long tests takes a short file next.

@@ -108,7 +108,7 @@ async def test_faults_cuts_after_the_server_acted() -> None:
 
 async def test_faults_hangs_after_the_server_acted() -> None:
     rule = Rule("silent", Act.FORWARD_THEN_HANG)
-    async with before_upstream(rule, patience_seconds=0.5) as (_, upstream, client):
+    async with before_upstream(rule, patience_seconds=2) as (_, upstream, client):
         with pytest.raises(TimeoutError):
             await client.post("/x", data="buy")
         assert len(upstream.seen) == 1
