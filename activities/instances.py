@@ -17,6 +17,7 @@ from activities.signatures import (
     TokenRequest,
 )
 from activities.telemetry import metrics
+from activities.turns import refuse_if_cancelled
 from domain.contracts.errors import ClusterError, ErrorCode, ProviderError
 from domain.contracts.facts import RegionObservation
 from domain.contracts.installation import Installation
@@ -75,7 +76,7 @@ class InstanceActivities:
             user_data = render_user_data(request, self._join_secret(request))
         except (UserDataError, ProviderError) as error:
             return _refuse(error, request, first=unmade)
-        _refuse_if_cancelled()
+        refuse_if_cancelled()
         try:
             return provider.launch(self._tagged(request), user_data)
         except ProviderError as error:
@@ -187,11 +188,6 @@ def _living_first(instances: list[Instance]) -> Instance | None:
     """The machine of a launch: a living one before a dead one, then by id."""
     ranked = sorted(instances, key=lambda i: (i.state is InstanceState.TERMINATED, i.id))
     return ranked[0] if ranked else None
-
-
-def _refuse_if_cancelled() -> None:
-    if activity.is_cancelled():
-        raise CancelledError("cancelled before the call: nothing was bought")
 
 
 def _observe_wait(region: RegionKey, operation: str) -> None:

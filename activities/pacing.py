@@ -151,7 +151,8 @@ class LanePaces:
         seen = self._seen.get(queue)
         if seen is None or seen.rate != limit:
             seen = self._seen[queue] = _Limit(limit, now)
-        if now - seen.since < self._ease_seconds:
+        quiet_since = max(seen.since, self._throttled_at.get(queue, -inf))
+        if now - quiet_since < self._ease_seconds:
             return limit
         rate = limit * 2
         await self._set(queue, rate if rate < full else None)

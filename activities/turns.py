@@ -8,6 +8,9 @@ import time
 from collections.abc import Callable
 from threading import Lock
 
+from temporalio import activity
+from temporalio.exceptions import CancelledError
+
 from domain.contracts.lanes import Lane
 from domain.contracts.offers import RegionKey
 
@@ -37,10 +40,26 @@ class Turns:
         self._lock = Lock()
 
     def take(self, region: RegionKey, lane: Lane) -> None:
-        """Wait until a call may leave. Turns are given in the order in which they are asked for."""
+        """Wait until a call may leave. Turns are given in the order in which they are asked for.
+
+        Raises:
+            CancelledError: The purchase was called back while it waited, so that nothing is bought.
+        """
         with self._lock:
             now = self._clock()
             turn = max(now, self._next.get((str(region), lane), now))
             self._next[str(region), lane] = turn + 1 / self._rates(region, lane)
         if turn > now:
             self._sleep(turn - now)
+        if lane is Lane.PURCHASES:
+            refuse_if_cancelled()
+
+
+def refuse_if_cancelled() -> None:
+    """Last look before a purchase leaves.
+
+    Raises:
+        CancelledError: It was called back, so that nothing is bought.
+    """
+    if activity.in_activity() and activity.is_cancelled():
+        raise CancelledError("cancelled before the call: nothing was bought")

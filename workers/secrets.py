@@ -4,6 +4,7 @@ import asyncio
 import logging
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Final, Protocol
 
@@ -14,6 +15,8 @@ from domain.contracts.offers import RegionKey
 _log = logging.getLogger(__name__)
 
 _CALL_SECONDS: Final = 20.0
+_AGAIN_SECONDS: Final = 2.0
+"""When it was read before: many callers wait for it, and have less time than that."""
 KEYS: Final = ("accessKeyId", "accessKeySecret")
 """What a credentials Secret must hold, unless it names a role; ``token`` may be there, too."""
 ROLE_KIND: Final = "workload-identity"
@@ -44,7 +47,8 @@ class OperatorSecrets:
         self._loop = loop
         self._max_age_seconds = max_age_seconds
         self._kept: dict[str, tuple[float, Mapping[str, str]]] = {}
-        self._lock = threading.Lock()
+        self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        """One for each Secret, so that one that cannot be read holds up no other."""
 
     def read(self, name: str) -> Mapping[str, str]:
         """See ``SecretReader.read``; never to be called on the event loop itself.
@@ -54,14 +58,15 @@ class OperatorSecrets:
         Raises:
             ClusterError: ``NOT_FOUND``, ``UNAVAILABLE`` when the loop or the API never answered, or another.
         """
-        with self._lock:
+        with self._locks[name]:
             kept = self._kept.get(name)
             if kept is not None and time.monotonic() - kept[0] < self._max_age_seconds:
                 return kept[1]
             try:
-                values = self._fetch(name)
+                values = self._fetch(name, _CALL_SECONDS if kept is None else _AGAIN_SECONDS)
             except ClusterError as error:
-                if kept is None or error.code is not ErrorCode.UNAVAILABLE:
+                if kept is None or error.code not in (ErrorCode.UNAVAILABLE, ErrorCode.THROTTLED):
+                    self._kept.pop(name, None)
                     raise
                 # What the API server's absence must not take away: the sight of machines, and their ends.
                 _log.warning("Secret not read again", extra={"secret": name, "reason": str(error)})
@@ -69,15 +74,15 @@ class OperatorSecrets:
             self._kept[name] = (time.monotonic(), values)
             return values
 
-    def _fetch(self, name: str) -> Mapping[str, str]:
+    def _fetch(self, name: str, within_seconds: float) -> Mapping[str, str]:
         waiting = asyncio.run_coroutine_threadsafe(self.fetch(name), self._loop)
         try:
-            return waiting.result(_CALL_SECONDS)
+            return waiting.result(within_seconds)
         except TimeoutError as error:
             waiting.cancel()
             raise ClusterError(
                 ErrorCode.UNAVAILABLE,
-                f"no answer within {_CALL_SECONDS:.0f} s",
+                f"no answer within {within_seconds:.0f} s",
                 operation=f"get secrets/{name}",
             ) from error
 

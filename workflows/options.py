@@ -146,7 +146,9 @@ def terminate_instances(
     """End machines, for as long as it takes; ``heartbeat`` is how soon a killed worker is noticed."""
     return ActivityOptions(
         task_queue=Lane.ENDS.queue(region),
-        start_to_close_timeout=timedelta(seconds=60),
+        # One that spoils a batch costs calls for each of it, and every call waits for its turn in the lane.
+        # Each has a time-out of its own, so this one only bounds how many there may be.
+        start_to_close_timeout=timedelta(minutes=10),
         heartbeat_timeout=heartbeat,
         retry_policy=_END_RETRY,
         priority=Priority(priority_key=priority),
@@ -205,3 +207,5 @@ DELETE_NODES: Final = _on_cluster(timedelta(seconds=30), None)
 PATCH_STATUS: Final = _on_cluster(timedelta(seconds=10), timedelta(minutes=5))
 REMOVE_FINALIZER: Final = _on_cluster(timedelta(seconds=10), None)
 PUBLISH_EVENTS: Final = _on_cluster(timedelta(seconds=15), timedelta(minutes=5))
+TELL_OF_SWEEP: Final = _on_cluster(timedelta(seconds=15), timedelta(seconds=30))
+"""Events that go before what they tell of: an end must not wait long for them."""

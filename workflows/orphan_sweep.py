@@ -169,17 +169,18 @@ class OrphanSweep:
         return SweepReport(seen=len(reading.machines), note=note)
 
     async def _publish(self, events: Sequence[Announcement]) -> None:
-        """Tell of it; what cannot be told holds up nothing."""
+        """Tell of it; what cannot be told within half a minute holds up nothing."""
         for part in _parts(events, _EVENTS_AT_ONCE):
             request = EventsRequest(
                 pool=None, operator_namespace=self._settings.operator_namespace, events=tuple(part)
             )
             try:
-                await workflow.execute_activity(signatures.publish_events, request, **options.PUBLISH_EVENTS)
+                await workflow.execute_activity(signatures.publish_events, request, **options.TELL_OF_SWEEP)
             except ActivityError as error:
                 if is_cancelled_exception(error):
                     raise
                 workflow.logger.warning("Events were not published", extra={"reason": str(error.cause)})
+                return
 
     async def _report(
         self,

@@ -275,8 +275,21 @@ class AliyunProvider:
         return aliyun_quotas.found(self._read("DescribeAccountAttributes", question, shape), offer)
 
     def terminate(self, instance_ids: Sequence[str]) -> None:
-        """One DeleteInstances call, or one more per machine when one of them spoils the batch."""
-        _for_all(instance_ids, MAX_IDS_PER_CALL, self._delete)
+        """One DeleteInstances call; where one machine spoils the batch, a few more to leave it out."""
+        _for_all(instance_ids, MAX_IDS_PER_CALL, self._end)
+
+    def _end(self, instance_ids: Sequence[str]) -> None:
+        """The vendor ends all of a batch or none: what is gone is left out of a second call."""
+        try:
+            self._delete(instance_ids)
+        except ProviderError as fault:
+            if fault.code is not ErrorCode.NOT_FOUND or len(instance_ids) == 1:
+                raise
+            living = [machine.id for machine in self.describe(instance_ids)]
+            if len(living) == len(instance_ids):
+                raise
+            if living:
+                self._delete(living)
 
     def _delete(self, instance_ids: Sequence[str]) -> None:
         # Force is what ends a running machine; power is cut at once (ForceStop is the default).

@@ -19,8 +19,11 @@ from activities.providers.endpoints import Endpoint
 from activities.providers.identities import UnusableIdentityError, WorkloadIdentity, identity_in
 from domain.contracts.lanes import Lane
 
-LANES: Final[Mapping[str, Lane]] = {"RunInstances": Lane.PURCHASES, "DeleteInstances": Lane.ENDS}
-"""Lane of an action; all others are readings."""
+LANES: Final[Mapping[str, Lane]] = {
+    "RunInstances": Lane.PURCHASES,
+    **dict.fromkeys(("DeleteInstances", "TagResources", "UntagResources"), Lane.ENDS),
+}
+"""Lane of an action; all others are readings. To give a machine up is an end, too."""
 UNUSABLE: Final = "InvalidCredential"
 """Our own word for credentials that cannot be sent; it has no twin at the vendor."""
 

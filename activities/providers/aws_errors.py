@@ -125,13 +125,11 @@ WHOLE: Final = frozenset({"Unsupported"})
 # parameters of the request exclude each other. The vendor lists no texts; examples of the first kind:
 # "The requested instance type is not supported in the requested Availability Zone."
 # "Spot Instances are not available for the requested instance type."
-# "The architecture of the instance type does not match that of the AMI."
 BY_TEXT: Final = "InvalidParameterCombination"
 NOT_SOLD_HERE: Final = re.compile(
     r"(instance type|spot)\b.*\bnot (supported|available|offered)\b.*\b(availability zone|region)"
     r"|spot (instance|request|market|capacity).*\bnot (supported|available|offered)\b.*\binstance type"
-    r"|instance type\b.*\bnot (supported|available|offered)\b.*\bspot"
-    r"|\barchitecture\b.*\b(not supported|not match)",
+    r"|instance type\b.*\bnot (supported|available|offered)\b.*\bspot",
     re.IGNORECASE,
 )
 

@@ -23,7 +23,6 @@ from botocore.exceptions import (
     ConnectTimeoutError,
     EndpointConnectionError,
     ParamValidationError,
-    ProxyConnectionError,
     UnknownRegionError,
 )
 from botocore.parsers import ResponseParserError
@@ -34,8 +33,11 @@ from activities.providers.endpoints import Endpoint
 from activities.providers.identities import UnusableIdentityError, WorkloadIdentity, identity_in
 from domain.contracts.lanes import Lane
 
-LANES: Final[Mapping[str, Lane]] = {"RunInstances": Lane.PURCHASES, "TerminateInstances": Lane.ENDS}
-"""Lane of an action; all others are readings."""
+LANES: Final[Mapping[str, Lane]] = {
+    "RunInstances": Lane.PURCHASES,
+    **dict.fromkeys(("TerminateInstances", "CreateTags", "DeleteTags"), Lane.ENDS),
+}
+"""Lane of an action; all others are readings. To give a machine up is an end, too."""
 MAX_CONNECTIONS: Final = 32
 NOT_USABLE: Final = "NotUsable"
 """Our own word for keys that cannot be sent; it has no twin at the vendor."""
@@ -148,7 +150,8 @@ class Ec2Calls:
             names = ", ".join(sorted(parameters))
             raise ValueError(f"{operation}: the SDK does not take what was given for {names}") from None
         except (BotoCoreError, ResponseParserError) as fault:
-            kinds = (EndpointConnectionError, ConnectTimeoutError, ProxyConnectionError)
+            # No ProxyConnectionError: that a proxy went while it waited for an answer is told so, too.
+            kinds = (EndpointConnectionError, ConnectTimeoutError)
             raise UnansweredError(type(fault).__name__, never_left=isinstance(fault, kinds)) from None
 
     def _take_role(self) -> None:

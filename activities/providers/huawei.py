@@ -397,13 +397,15 @@ class HuaweiProvider:
     def retain(self, instance_ids: Sequence[str], installation: str) -> None:
         """Switches away, then two calls per machine, one adds and one takes away a tag.
 
-        A stop between the last two leaves both tags.
+        A stop between the last two leaves both tags. What an earlier attempt did is not done again: of many
+        machines none would ever be the last.
         """
         _each(
             [[each] for each in self.dead_man_times(instance_ids)],
             lambda ids: self._set_end(ids[0], ""),
         )
-        _each(_batches(instance_ids, 1), lambda ids: self._retag(ids[0], installation))
+        left = [machine.id for machine in self.describe(instance_ids) if TAG_INSTALLATION in machine.tags]
+        _each(_batches(left, 1), lambda ids: self._retag(ids[0], installation))
 
     def _retag(self, instance_id: str, installation: str) -> None:
         added = {"action": "create", "tags": [{"key": TAG_RETAINED, "value": installation}]}

@@ -22,8 +22,11 @@ from activities.providers.endpoints import Endpoint
 from activities.providers.identities import UnusableIdentityError, identity_in
 from domain.contracts.lanes import Lane
 
-LANES: Final[Mapping[str, Lane]] = {"CreatePostPaidServers": Lane.PURCHASES, "DeleteServers": Lane.ENDS}
-"""Lane of an action; all others are readings."""
+LANES: Final[Mapping[str, Lane]] = {
+    "CreatePostPaidServers": Lane.PURCHASES,
+    **dict.fromkeys(("DeleteServers", "BatchCreateServerTags", "BatchDeleteServerTags"), Lane.ENDS),
+}
+"""Lane of an action; all others are readings. To give a machine up is an end, too."""
 RATINGS_PATH: Final = "/v2/bills/ratings/on-demand-resources"
 """Of the billing service, whose SDK package is not needed for one request."""
 POOL_SIZE: Final = 32

@@ -26,8 +26,11 @@ from activities.providers.identities import UnusableIdentityError, identity_in
 from activities.providers.tencent_identity import UNUSABLE, RoleCredential
 from domain.contracts.lanes import Lane
 
-LANES: Final[Mapping[str, Lane]] = {"RunInstances": Lane.PURCHASES, "TerminateInstances": Lane.ENDS}
-"""Lane of an action; all others are readings."""
+LANES: Final[Mapping[str, Lane]] = {
+    "RunInstances": Lane.PURCHASES,
+    **dict.fromkeys(("TerminateInstances", "TagResources", "UnTagResources"), Lane.ENDS),
+}
+"""Lane of an action; all others are readings. To give a machine up is an end, too."""
 TAG_SERVICE: Final = "tag"
 TAG_VERSION: Final = "2018-08-13"
 LOCAL_CODES: Final = frozenset({"ServerNetworkError", "ClientNetworkError", "JSONDecodeError", "KeyError"})

@@ -3,6 +3,8 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from temporalio.exceptions import CancelledError
+from temporalio.testing import ActivityEnvironment
 
 from activities.turns import Turns
 from domain.contracts.lanes import Lane
@@ -52,6 +54,16 @@ def test_lanes_and_regions_wait_for_nobody_else() -> None:
         for lane in Lane:
             pace.take(region, lane)
     assert clock.slept == []
+
+
+def test_purchase_that_is_called_back_while_it_waits_does_not_leave() -> None:
+    clock, environment = Clock(), ActivityEnvironment()
+    pace = turns(clock)
+    pace.take(HERE, Lane.PURCHASES)
+    environment.cancel()
+    with pytest.raises(CancelledError, match="nothing was bought"):
+        environment.run(lambda: pace.take(HERE, Lane.PURCHASES))
+    environment.run(lambda: pace.take(HERE, Lane.ENDS))
 
 
 def test_threads_share_the_turns() -> None:

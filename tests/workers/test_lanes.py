@@ -196,6 +196,20 @@ async def test_one_burst_of_throttled_answers_is_an_accident_and_the_next_slows_
     assert limits == [None, None, None, 4, 4, 2]
 
 
+async def test_lane_stays_slow_while_its_cloud_still_throttles(client: Client) -> None:
+    now = [0.0]
+    paces = LanePaces(client, lambda *_: 8.0, asyncio.get_running_loop(), clock=lambda: now[0])
+    await paces._slow(REGION, Lane.READINGS)
+    limits: list[float | None] = []
+    for seconds, throttles in ((0, True), (21, True), (42, False)):
+        now[0] = seconds
+        if throttles:
+            paces.throttled(REGION, "offers")
+        await paces.ease(REGION)
+        limits.append(await limit(client, Lane.READINGS))
+    assert limits == [4, 4, None]
+
+
 async def test_lane_keeps_a_share_of_its_rate_and_a_limit_that_a_person_set_stays(client: Client) -> None:
     paces = LanePaces(client, lambda *_: 8.0, asyncio.get_running_loop(), ease_seconds=0)
     queue = Lane.READINGS.queue(REGION)

@@ -68,6 +68,29 @@ async def test_secret_is_used_again_while_the_api_server_is_away_but_not_when_it
     store.secrets.clear()
     with pytest.raises(ClusterError, match="not found"):
         await asyncio.to_thread(secrets.read, "join")
+    store.fault = ClusterError(ErrorCode.UNAVAILABLE, "down", operation="get")
+    with pytest.raises(ClusterError, match="down"):
+        await asyncio.to_thread(secrets.read, "join")
+
+
+async def test_secret_that_cannot_be_read_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workers.secrets._CALL_SECONDS", 30)
+    store = Store(one={"token": "1"}, other={"token": "2"})
+    hangs = asyncio.Event()
+    read = store.read_secret
+
+    async def read_secret(name: str, namespace: str) -> dict[str, str]:
+        if name == "one":
+            await hangs.wait()
+        return await read(name, namespace)
+
+    store.read_secret = read_secret  # type: ignore[method-assign]  # one answer is held back
+    secrets = secrets_of(store)
+    held_up = asyncio.create_task(asyncio.to_thread(secrets.read, "one"))
+    await asyncio.sleep(0.05)
+    assert await asyncio.wait_for(asyncio.to_thread(secrets.read, "other"), 5) == {"token": "2"}
+    hangs.set()
+    assert await held_up == {"token": "1"}
 
 
 async def test_values_that_were_read_are_masked_in_logs() -> None:

@@ -52,7 +52,7 @@ CASE = CloudCase(
         CapacityType.ON_DEMAND: f"on-demand vCPU in {REGION}: {{used}} of {{limit}} used",
     },
     denied_code="Forbidden.RAM",
-    end_action="DeleteInstances",
+    end_actions=("DeleteInstances", "TagResources", "UntagResources"),
     capabilities=frozenset(Capability) - {Capability.LEFTOVERS},
     dead_man_step=timedelta(minutes=1),
 )

@@ -47,6 +47,7 @@ CASE = CloudCase(
     build=_build,
     unknown_id=f"{AwsCloud.id_prefix}ffffffff",
     errors=ERRORS,
+    end_actions=("TerminateInstances", "CreateTags", "DeleteTags"),
     quota_action="GetServiceQuota",
     quota_texts={
         CapacityType.SPOT: f"spot vCPU of G and VT (L-3819A6DF) in {REGION}: limit {{limit}}",

@@ -42,7 +42,7 @@ class CloudCase:
         unknown_id: An id in the vendor's form that no machine has.
         errors: The table of its error codes.
         create_action: The vendor's name of the create call.
-        end_action: Of the call that ends machines.
+        end_actions: Of the calls that end machines or give them up.
         list_action: Of the call that lists and describes.
         capabilities: What the adapter must say that it can do, and what the suite then tries.
         dead_man_step: How coarse the vendor keeps the time of a dead-man switch.
@@ -74,7 +74,7 @@ class CloudCase:
     denied_code: str
     errors: Table
     create_action: str = "RunInstances"
-    end_action: str = "TerminateInstances"
+    end_actions: tuple[str, ...] = ("TerminateInstances", "TagResources", "UnTagResources")
     list_action: str = "DescribeInstances"
     capabilities: frozenset[Capability] = frozenset(Capability)
     dead_man_step: timedelta = timedelta(seconds=1)
@@ -116,8 +116,9 @@ class CloudCase:
 
     def lane(self, action: str) -> Lane:
         """The class of calls that the vendor's action belongs to."""
-        named = {self.create_action: Lane.PURCHASES, self.end_action: Lane.ENDS}
-        return named.get(action, Lane.READINGS)
+        if action == self.create_action:
+            return Lane.PURCHASES
+        return Lane.ENDS if action in self.end_actions else Lane.READINGS
 
     def settings(self, **ledger: float) -> CloudSettings:
         """A fresh account in a seeded market; ``ledger`` overrides latencies."""

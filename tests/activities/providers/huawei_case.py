@@ -55,7 +55,7 @@ CASE = CloudCase(
     },
     denied_code="Pdp.0001",
     create_action="CreatePostPaidServers",
-    end_action="DeleteServers",
+    end_actions=("DeleteServers", "BatchCreateServerTags", "BatchDeleteServerTags"),
     list_action="ListServersDetails",
     capabilities=frozenset(Capability) - {Capability.SPOT_PRICES},
     client_token=client_token,

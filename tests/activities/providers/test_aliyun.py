@@ -38,6 +38,7 @@ from domain.contracts.instances import (
     Refusal,
     Rejected,
 )
+from domain.contracts.lanes import Lane
 from domain.contracts.names import TAG_INSTALLATION, TAG_LAUNCH, TAG_RETAINED
 from domain.contracts.offers import CapacityType, InstanceType, Offer, ProviderName, RegionKey, Stock
 from sandbox.clouds.aliyun import AliyunCloud
@@ -436,9 +437,19 @@ def test_terminate_counts_what_is_gone_as_ended_and_ends_the_others(world: World
     adapter = world.adapter()
     adapter.terminate([*bought, "i-none"])
     assert [machine.live for machine in world.cloud.ledger.all()] == [False] * 3
-    assert world.calls("DeleteInstances") == 1 + 4
+    assert world.calls("DeleteInstances") == 2
     adapter.terminate([bought[0], "i-none"])
     adapter.terminate(["i-none"])
+
+
+def test_terminate_of_a_large_batch_that_one_machine_spoils_is_no_call_for_each(world: World) -> None:
+    bought = world.buy(30)
+    world.cloud.ledger.vanish(bought[0])
+    turns: list[Lane] = []
+    settings = AliyunSettings(endpoint=world.address)
+    AliyunProvider(REGION_KEY, world.keys, settings, turn=turns.append).terminate(bought)
+    assert not any(machine.live for machine in world.cloud.ledger.all())
+    assert turns == [Lane.ENDS, Lane.READINGS, Lane.ENDS]
 
 
 def test_terminate_ends_the_others_when_one_machine_is_busy_and_says_so() -> None:

@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl
 
 import botocore.session
 import pytest
+from botocore.exceptions import ProxyConnectionError
 
 from activities.providers import aws_answers as answers
 from activities.providers.aws import (
@@ -222,7 +223,6 @@ def test_what_is_not_sold_there_is_told_from_what_is_sold_out() -> None:
         "Spot Instances are not available for the requested instance type.",
         "The spot market is not available in this region.",
         "The instance type does not support the spot market: p5.48xlarge is not available as spot.",
-        "The architecture 'arm64' of the instance type does not match the architecture 'x86_64' of the AMI.",
     ],
 )
 def test_combination_of_parameters_that_is_not_sold_there_is_refused_by_its_text(message: str) -> None:
@@ -239,6 +239,7 @@ def test_combination_of_parameters_that_is_not_sold_there_is_refused_by_its_text
         "The request with type 'one-time' is not supported when the behavior is set to 'stop'.",
         "Enhanced networking with the ENA is required for the 'p5.48xlarge' instance type.",
         "The specified instance type is not eligible for Free Tier.",
+        "The architecture 'arm64' of the instance type does not match the architecture 'x86_64' of the AMI.",
     ],
 )
 def test_combination_of_parameters_that_exclude_each_other_is_rejected(message: str) -> None:
@@ -894,6 +895,18 @@ def test_offers_are_a_fault_when_the_list_could_not_be_read_but_not_those_of_spo
     assert (fault.code, fault.operation) == (code, "GetProducts")
     spot = world.adapter().offers(OfferQuery(instance_types=(TYPE,)), [CASE.kind])
     assert all(offer.price is not None for offer in spot)
+
+
+def test_purchase_whose_proxy_went_may_have_been_made(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """urllib3 says so also when the proxy goes after it had passed the request on."""
+    adapter = world.adapter()
+    adapter.launch(CASE.request("token-1"), BOOT)
+
+    def send(*_: object) -> None:
+        raise ProxyConnectionError(proxy_url="http://proxy:3128", error=ConnectionResetError())
+
+    monkeypatch.setattr("botocore.httpsession.URLLib3Session.send", send)
+    assert fault_of(adapter.launch, CASE.request("token-2"), BOOT).code is ErrorCode.UNKNOWN_OUTCOME
 
 
 def test_offers_in_china_are_in_yuan_from_the_list_of_its_partition() -> None:

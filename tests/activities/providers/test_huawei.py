@@ -647,6 +647,16 @@ def test_retain_replaces_the_tag_of_the_installation(world: World) -> None:
     assert adapter.list_tagged({TAG_INSTALLATION: "inst-1"}) == []
 
 
+def test_retain_that_was_broken_off_goes_on_where_it_was(world: World) -> None:
+    bought = world.buy(3)
+    adapter = world.adapter()
+    adapter.retain(bought[:2], "inst-1")
+    before = world.calls("BatchCreateServerTags")
+    adapter.retain(bought, "inst-1")
+    assert world.calls("BatchCreateServerTags") == before + 1
+    assert adapter.list_tagged({TAG_INSTALLATION: "inst-1"}) == []
+
+
 # Offers -------------------------------------------------------------------------------------------------
 
 
