@@ -20,6 +20,7 @@ from activities.instances import InstanceActivities
 from activities.pacing import REASON, SLOWEST, LanePaces, lane_of
 from activities.providers.instrumented import InstrumentedProvider
 from activities.signatures import InstancesRequest
+from activities.turns import Turns
 from domain.contracts.errors import ErrorCode, ProviderError
 from domain.contracts.installation import Installation
 from domain.contracts.instances import LaunchAnswer, LaunchRequest, LaunchResult
@@ -41,14 +42,19 @@ PURCHASES = 100
 
 
 class ThrottlingCloud(FakeProvider):
-    """Takes no purchase while it throttles; the other calls have limits of their own."""
+    """Takes no purchase while it throttles; the other calls have limits of their own.
+
+    Each purchase takes its turn, as the adapters let them.
+    """
 
     def __init__(self) -> None:
         super().__init__()
+        self.turns = Turns(lambda *_: RATE)
         self.throttles = False
         self.asked_at: list[float] = []
 
     def launch(self, request: LaunchRequest, user_data: str) -> LaunchResult:
+        self.turns.take(REGION, Lane.PURCHASES)
         self.asked_at.append(monotonic())
         if self.throttles:
             raise ProviderError(
@@ -179,7 +185,8 @@ async def test_p64_hundred_purchases_through_a_throttle_stay_in_budget_and_hold_
         await until_async(is_free, seconds=30, what="the lane of purchases is as fast as ever")
     bought = {answer.result.instance_id for answer in answers if answer.result.kind == "created"}
     assert len(bought) == PURCHASES == len(cloud.machines), "no purchase is lost, and none was made twice"
-    assert busiest_second(cloud.asked_at) <= 2 * RATE, "a queue's rate lets bursts of twice itself through"
+    # Threads of a busy machine wake later than their turns, some of them together.
+    assert busiest_second(cloud.asked_at) <= RATE + 4
 
 
 async def test_one_burst_of_throttled_answers_is_an_accident_and_the_next_slows_the_lane(

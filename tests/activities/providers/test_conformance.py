@@ -13,8 +13,11 @@ import pytest
 
 from activities.providers.base import Capability, Provider
 from activities.providers.codes import Example, Listed
-from activities.providers.registry import build_adapter
+from activities.providers.registry import ProviderRegistry, build_adapter
+from activities.regions import RegionActivities
+from activities.signatures import LeftoversRequest
 from domain.contracts.errors import ErrorCode, ProviderError
+from domain.contracts.installation import Installation
 from domain.contracts.instances import (
     Created,
     InstanceState,
@@ -33,7 +36,9 @@ from sandbox.clouds.control import CloudControl
 from sandbox.clouds.faults import Fault, FaultKind
 from sandbox.clouds.ledger import EndReason
 from sandbox.clouds.server import served
+from tests.activities.builders import an_attempt
 from tests.activities.providers.cloud_case import TOKEN, CloudCase, Keys, found_cases, now
+from tests.fakes.directory import FakePools
 from tests.steps import to_do
 
 BOOT = "#!/bin/sh\necho token=abcdef.0123456789abcdef\n# ä 测试\n"
@@ -715,6 +720,29 @@ def test_p12_leftovers_of_a_reclaimed_machine_are_released_when_tagged_and_only_
     account.provider.release(ours)
     assert {each.id for each in things.surviving()} == others
     assert len(things.of(living)) == 1
+
+
+def test_p12_sweep_after_a_reclaim_releases_what_is_ours_and_shows_the_rest(account: Account) -> None:
+    case, things = account.case, account.cloud.leftovers
+    if Capability.LEFTOVERS not in case.capabilities:
+        return
+    reclaimed = account.launch(TOKEN)
+    kinds = ("publicip", "volume")
+    ours = {TAG_INSTALLATION: "inst-1", TAG_POOL: "pool-1"}
+    mine = {things.attach(reclaimed, kind, ends_with_server=False, tags=ours).id for kind in kinds}
+    others = {things.attach(reclaimed, kind, ends_with_server=False, tags={}).id for kind in kinds}
+    account.control.reclaim(reclaimed)
+    eventually(lambda: account.state(reclaimed) is None)
+    registry = ProviderRegistry([case.key], lambda _key: account.provider)
+    hands = RegionActivities(registry, Installation(id="inst-1"), FakePools())
+    # What is new is told first: a cloud may make a disk before its machine.
+    request = LeftoversRequest(region=case.key, min_age_seconds=0.02)
+    seen = an_attempt().run(hands.sweep_leftovers, request)
+    assert {each.id for each in seen.waiting} == mine
+    time.sleep(0.03)
+    swept = an_attempt().run(hands.sweep_leftovers, request)
+    assert {each.id for each in swept.released} == mine
+    assert {each.id for each in swept.shown} == others == {each.id for each in things.surviving()}
 
 
 # Keys, tags, threads
