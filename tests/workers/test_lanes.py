@@ -186,7 +186,7 @@ async def test_p64_hundred_purchases_through_a_throttle_stay_in_budget_and_hold_
     bought = {answer.result.instance_id for answer in answers if answer.result.kind == "created"}
     assert len(bought) == PURCHASES == len(cloud.machines), "no purchase is lost, and none was made twice"
     # Threads of a busy machine wake later than their turns, some of them together.
-    assert busiest_second(cloud.asked_at) <= RATE + 4
+    assert busiest_second(cloud.asked_at) <= 1.3 * RATE
 
 
 async def test_one_burst_of_throttled_answers_is_an_accident_and_the_next_slows_the_lane(
