@@ -9,6 +9,12 @@ from sandbox.clouds.cloud import VendorError, WireAnswer, WireRequest
 
 CONTENT_TYPE: Final = "application/x-amz-json-1.1"
 TARGET_HEADER: Final = "x-amz-target"
+SIGNATURE_WORDS: Final[Mapping[str, str]] = {
+    "AuthFailure": "UnrecognizedClientException",
+    "IncompleteSignature": "IncompleteSignatureException",
+    "RequestExpired": "InvalidSignatureException",
+}
+"""What EC2 says of a signature, to what all these services say."""
 
 
 @dataclass(frozen=True)

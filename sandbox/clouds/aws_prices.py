@@ -21,7 +21,7 @@ from domain.contracts.catalogue import CATALOGUE
 from domain.contracts.offers import ProviderName
 from sandbox.clouds import aws_filters as filters
 from sandbox.clouds import aws_signature as signature
-from sandbox.clouds.aws_json import Dialect, check_form
+from sandbox.clouds.aws_json import SIGNATURE_WORDS, Dialect, check_form
 from sandbox.clouds.aws_offers import billed, bills_in
 from sandbox.clouds.cloud import Call, VendorError, WireRequest
 from sandbox.clouds.inventory import Account, Inventory
@@ -36,9 +36,7 @@ FORMAT: Final = "aws_v1"
 DIALECT: Final = Dialect(
     "AWSPriceListService.",
     {
-        "AuthFailure": "UnrecognizedClientException",
-        "IncompleteSignature": "IncompleteSignatureException",
-        "RequestExpired": "InvalidSignatureException",
+        **SIGNATURE_WORDS,
         "RequestLimitExceeded": "ThrottlingException",
         "InternalError": "InternalErrorException",
         "InvalidNextToken": "InvalidNextTokenException",

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_pascal
 
 from sandbox.clouds import aws_signature as signature
-from sandbox.clouds.aws_json import Dialect, check_form
+from sandbox.clouds.aws_json import SIGNATURE_WORDS, Dialect, check_form
 from sandbox.clouds.cloud import PLENTY, VendorError, WireRequest
 from sandbox.clouds.inventory import Account
 
@@ -22,9 +22,7 @@ SERVICE: Final = "servicequotas"
 DIALECT: Final = Dialect(
     "ServiceQuotasV20190624.",
     {
-        "AuthFailure": "UnrecognizedClientException",
-        "IncompleteSignature": "IncompleteSignatureException",
-        "RequestExpired": "InvalidSignatureException",
+        **SIGNATURE_WORDS,
         "RequestLimitExceeded": "TooManyRequestsException",
         "InternalError": "ServiceException",
     },
