@@ -69,15 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="spotgpu sandbox", description="The outside world in miniature.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     up = commands.add_parser("up", help="start everything and let it run")
-    up.set_defaults(command=_up)
-    up.add_argument("--foreground", action="store_true", help="stay, and end everything at Ctrl-C")
-    up.add_argument(
-        "--clouds",
-        type=_clouds,
-        default=USUAL_CLOUDS,
-        metavar="NAMES",
-        help=f"comma-separated, of {','.join(NODE_CLASSES)} (default: {','.join(USUAL_CLOUDS)})",
-    )
+    _add_choices_of_up(up)
     down = commands.add_parser("down", help="end everything")
     down.set_defaults(command=_down)
     status = commands.add_parser("status", help="list each part and whether it answers")
@@ -107,6 +99,19 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_choices_of_up(up: argparse.ArgumentParser) -> None:
+    up.set_defaults(command=_up)
+    up.add_argument("--foreground", action="store_true", help="stay, and end everything at Ctrl-C")
+    up.add_argument(
+        "--clouds",
+        type=_clouds,
+        default=USUAL_CLOUDS,
+        metavar="NAMES",
+        help=f"comma-separated, of {','.join(NODE_CLASSES)} (default: {','.join(USUAL_CLOUDS)})",
+    )
+    up.add_argument("--workers", type=_workers, default=1, metavar="N", help="worker processes (default: 1)")
+
+
 def _build(_: argparse.Namespace) -> int:
     find_or_build(os.environ, _say)
     return DONE
@@ -120,7 +125,7 @@ def _up(options: argparse.Namespace) -> int:
             existing.down()  # what a start that was broken off left running has its pids in there
         _forget(folder)
     chosen = _stack_options(options, die_with_parent=options.foreground)
-    stack = Stack(folder, replace(chosen, clouds=options.clouds), _say)
+    stack = Stack(folder, replace(chosen, clouds=options.clouds, workers=options.workers), _say)
     stack.up()
     _introduce(stack)
     if options.foreground:
@@ -196,6 +201,12 @@ def _clouds(text: str) -> tuple[ProviderName, ...]:
         return clouds_named(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _workers(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of processes: give 1 or more")
+    return int(text)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from sandbox.ports import HOST
 WORKER = "worker"
 BRIDGE = "bridge"
 PROCESSES = (WORKER, BRIDGE)
+"""The kinds of process, and the names of the first of each."""
 
 _POLL_SECONDS = 0.1
 _STOP_GRACE_SECONDS = 8.0
@@ -27,10 +28,11 @@ class OperatorConfig:
     environment: Mapping[str, str]
     """All but the health port and the kubeconfig."""
     kubeconfigs: Mapping[str, Path]
-    """Process to its own identity."""
+    """Kind of process to its own identity."""
     temporal: Mapping[str, str]
-    """Process to ``host:port`` of Temporal: each has its own way, so that faults can tell them apart."""
+    """Kind to ``host:port`` of Temporal: each has its own way, so that faults can tell them apart."""
     health_ports: Mapping[str, int]
+    """Every process by its name."""
     base: Mapping[str, str]
     """What of the starter's environment reaches the processes."""
     die_with_parent: bool
@@ -38,6 +40,16 @@ class OperatorConfig:
 
 KEPT_VARIABLES = ("PATH", "LANG", "TZ", "COVERAGE_PROCESS_START")
 """What Python and its coverage need of the user's shell; nothing else reaches the operator."""
+
+
+def process_names(workers: int) -> tuple[str, ...]:
+    """Names of the operator's processes with so many workers: ``worker``, ``bridge``, ``worker-2`` and on."""
+    return (*PROCESSES, *(f"{WORKER}-{number}" for number in range(2, workers + 1)))
+
+
+def kind_of(name: str) -> str:
+    """``worker`` or ``bridge``."""
+    return name.partition("-")[0]
 
 
 class Operator:
@@ -48,13 +60,18 @@ class Operator:
         self._processes = processes
         self._home = home
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every process that belongs to this sandbox, running or not."""
+        return tuple(self._config.health_ports)
+
     def start(self, name: str) -> None:
-        """Start ``worker`` or ``bridge``; ``wait_ready`` says when it works.
+        """Start a worker or the bridge; ``wait_ready`` says when it works.
 
         Raises:
             ProcessError: It runs already or cannot be started.
         """
-        command = [sys.executable, "-m", "workers", name]
+        command = [sys.executable, "-m", "workers", kind_of(name)]
         self._processes.start(
             name, command, self._environment(name), die_with_parent=self._config.die_with_parent
         )
@@ -121,13 +138,17 @@ class Operator:
     def _environment(self, name: str) -> dict[str, str]:
         """The whole environment of one process."""
         root = str(Path(__file__).resolve().parent.parent)
+        kind = kind_of(name)
+        # Started again after a kill, it is the same worker to the others.
+        named = {"SPOTGPU_WORKER_NAME": name} if kind == WORKER else {}
         return {
             **self._config.base,
             "HOME": str(self._home),
             "PYTHONPATH": root,
             "PYTHONUNBUFFERED": "1",
+            **named,
             **self._config.environment,
-            "TEMPORAL_ADDRESS": self._config.temporal[name],
-            "SPOTGPU_KUBECONFIG": str(self._config.kubeconfigs[name]),
+            "TEMPORAL_ADDRESS": self._config.temporal[kind],
+            "SPOTGPU_KUBECONFIG": str(self._config.kubeconfigs[kind]),
             "SPOTGPU_HEALTH_PORT": str(self._config.health_ports[name]),
         }

@@ -10,7 +10,7 @@ from domain.contracts.offers import ProviderName
 from sandbox.clusters import OwnCluster
 from sandbox.control_plane.components import API_SERVER
 from sandbox.expectation import ExpectationError
-from sandbox.operator_processes import BRIDGE, PROCESSES, WORKER
+from sandbox.operator_processes import BRIDGE, WORKER
 from sandbox.stack import Stack
 
 TEMPORAL = "temporal"
@@ -43,24 +43,25 @@ class Outages:
             ExpectationError: Something did not come back.
         """
         for target in targets:
-            if target not in PROCESSES:
+            if target not in self.stack.operator.names:
                 self._starts()[target]()
         for target in targets:
-            if target in PROCESSES:
+            if target in self.stack.operator.names:
                 self.stack.operator.start(target)
         return self._wait_ready()
 
     def revive(self) -> int:
         """Start processes of the operator that ended; returns how many."""
-        dead = [name for name in PROCESSES if not self.stack.operator.is_alive(name)]
+        operator = self.stack.operator
+        dead = [name for name in operator.names if not operator.is_alive(name)]
         for name in dead:
-            self.stack.operator.start(name)
+            operator.start(name)
         return len(dead)
 
     def _wait_ready(self) -> int:
         deadline = time.monotonic() + _READY_SECONDS
         restarts = 0
-        while not all(self.stack.operator.is_ready(name) for name in PROCESSES):
+        while not all(self.stack.operator.is_ready(name) for name in self.stack.operator.names):
             if time.monotonic() >= deadline:
                 raise ExpectationError(
                     f"worker and bridge not ready within {_READY_SECONDS} s after an outage"

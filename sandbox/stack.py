@@ -30,7 +30,7 @@ from sandbox.control_plane.launcher import ControlPlane, ControlPlaneError
 from sandbox.control_plane.processes import ProcessError
 from sandbox.inventories import inventory_of, read_node_class
 from sandbox.market import CURRENCY
-from sandbox.operator_processes import KEPT_VARIABLES, PROCESSES, Operator, OperatorConfig
+from sandbox.operator_processes import KEPT_VARIABLES, PROCESSES, Operator, OperatorConfig, process_names
 from sandbox.ports import HOST, pick_ports
 from sandbox.provision import OPERATOR_NAMESPACE, account_of, provision, service_accounts
 from sandbox.run_folder import StackFolder, StackRecord
@@ -60,6 +60,8 @@ class StackOptions:
     """``own`` or ``current`` (the cluster of ``KUBECONFIG``)."""
     clouds: tuple[ProviderName, ...] = USUAL_CLOUDS
     """Which clouds there are."""
+    workers: int = 1
+    """How many ``spotgpu worker`` processes serve them."""
     die_with_parent: bool = True
     """End with the thread that started it. False for a sandbox that detaches."""
     through_proxies: bool = False
@@ -197,15 +199,16 @@ class Stack:
             self._stop()
 
     def start_operator(self) -> None:
-        """Start worker and bridge and wait for both."""
-        for name in PROCESSES:
+        """Start the operator's processes and wait for all."""
+        for name in self.operator.names:
             self.operator.start(name)
-        for name in PROCESSES:
+        for name in self.operator.names:
             self.operator.wait_ready(name)
 
     def status(self) -> list[PartState]:
         """Ask each part once whether it answers; empty when no sandbox was ever started here."""
-        if self.folder.load() is None:
+        record = self.folder.load()
+        if record is None:
             return []
         clouds = self.world.clouds if self.folder.world.exists() else ()
         return [
@@ -213,7 +216,7 @@ class Stack:
             _look("temporal", lambda: (self.temporal.answers(), self.temporal.address)),
             _look(WORLD, lambda: (self._world_answers(), self.switches.base_url)),
             *(self._cloud_state(cloud) for cloud in clouds),
-            *(_look(name, lambda name=name: self._operator_state(name)) for name in PROCESSES),
+            *(_look(name, lambda name=name: self._operator_state(name)) for name in record.health_ports),
         ]
 
     def _operator_state(self, name: str) -> tuple[bool, str]:
@@ -239,7 +242,8 @@ class Stack:
 
     def _plan(self) -> None:
         """Choose the operator's ports and remember how this stack is started."""
-        ports: dict[str, int] = dict(zip(PROCESSES, pick_ports(len(PROCESSES)), strict=True))
+        names = process_names(self.options.workers)
+        ports: dict[str, int] = dict(zip(names, pick_ports(len(names)), strict=True))
         kubeconfig = str(_current_kubeconfig(self.options.env)) if self.options.cluster == "current" else ""
         self.folder.save(
             StackRecord(
@@ -353,8 +357,10 @@ class Stack:
     def _stop(self) -> None:
         """End clients before servers, each one even if another would not end; then tell of the first."""
         failures: list[Exception] = []
+        record = self.folder.load()
+        clients = (*(record.health_ports if record else ()), WORLD)
         ends: list[Callable[[], None]] = [
-            *(lambda name=name: self._processes.stop(name, grace_seconds=8) for name in (*PROCESSES, WORLD)),
+            *(lambda name=name: self._processes.stop(name, grace_seconds=8) for name in clients),
             self.temporal.stop,
             self.cluster.stop,
         ]

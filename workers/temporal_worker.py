@@ -13,6 +13,9 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 from temporalio.worker import Worker
 
+from activities.cluster.kube import KubeCluster
+from activities.sharers import Sharers
+from domain.contracts.installation import Installation
 from workers import search_attributes
 from workers.connections import connect_cluster, connect_temporal
 from workers.health import Health, serve
@@ -20,9 +23,10 @@ from workers.installation import read_or_make
 from workers.secrets import OperatorSecrets, check_account
 from workers.settings import Settings
 from workers.standing_work import revive_sync, schedule_sweep, start_sync
-from workers.wiring import build_hands, build_workers
+from workers.wiring import Hands, build_hands, build_workers
 
 _REVIVE_EVERY: Final = timedelta(seconds=60)
+_COUNT_EVERY: Final = timedelta(seconds=5)
 
 _log = logging.getLogger(__name__)
 
@@ -37,28 +41,21 @@ async def run_worker(settings: Settings, stop: asyncio.Event) -> None:
     async with AsyncExitStack() as stack:
         health = Health()
         address = await stack.enter_async_context(serve(health, settings.health_host, settings.health_port))
-        identity = f"spotgpu-worker@{socket.gethostname()}:{os.getpid()}"
+        name = settings.worker_name or f"{socket.gethostname()}:{os.getpid()}"
         health.waits_for = "Kubernetes API"
         cluster = await stack.enter_async_context(await connect_cluster(settings))
         health.waits_for = "Temporal"
-        client = await connect_temporal(settings, identity)
+        client = await connect_temporal(settings, f"spotgpu-worker@{name}")
         await search_attributes.check(client)
         installation = await read_or_make(cluster, settings.operator_namespace)
-        secrets = OperatorSecrets(
-            cluster,
-            settings.operator_namespace,
-            asyncio.get_running_loop(),
-            max_age_seconds=settings.secret_max_age_seconds,
-        )
-        await tell_of_accounts(settings, secrets)
-        hands = build_hands(
-            settings, client=client, cluster=cluster, secrets=secrets, installation=installation
-        )
+        sharers = Sharers(client, settings.regions)
+        await sharers.look()
+        hands = await _equip(settings, client, cluster, installation, sharers)
         stack.callback(hands.registry.close)
         workers = build_workers(settings, client, hands)
         running = [asyncio.create_task(worker.run(), name=worker.task_queue) for worker in workers]
-        revival = asyncio.create_task(keep_syncs(client, settings))
-        stack.callback(revival.cancel)
+        for standing in (keep_syncs(client, settings), keep_counting(sharers)):
+            stack.callback(asyncio.create_task(standing).cancel)
         try:
             await _begin_standing_work(client, settings)
             health.waits_for = ""
@@ -69,6 +66,26 @@ async def run_worker(settings: Settings, stop: asyncio.Event) -> None:
         finally:
             health.waits_for = "shutdown"
             await _drain(workers, running)
+
+
+async def _equip(
+    settings: Settings, client: Client, cluster: KubeCluster, installation: Installation, sharers: Sharers
+) -> Hands:
+    secrets = OperatorSecrets(
+        cluster,
+        settings.operator_namespace,
+        asyncio.get_running_loop(),
+        max_age_seconds=settings.secret_max_age_seconds,
+    )
+    await tell_of_accounts(settings, secrets)
+    return build_hands(
+        settings,
+        client=client,
+        cluster=cluster,
+        secrets=secrets,
+        installation=installation,
+        sharers=sharers,
+    )
 
 
 async def tell_of_accounts(settings: Settings, secrets: OperatorSecrets) -> None:
@@ -99,6 +116,13 @@ async def keep_syncs(client: Client, settings: Settings, every: timedelta = _REV
                     _log.warning("Sync was ended by somebody and runs again", extra={"region": str(region)})
             except RPCError as error:
                 _log.warning("Sync not looked after", extra={"region": str(region), "reason": error.message})
+
+
+async def keep_counting(sharers: Sharers, every: timedelta = _COUNT_EVERY) -> None:
+    """Count the workers of the regions again and again: they come and go."""
+    while True:
+        await asyncio.sleep(every.total_seconds())
+        await sharers.look()
 
 
 async def _until(stop: asyncio.Event, running: Sequence["asyncio.Task[None]"]) -> None:

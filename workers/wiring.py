@@ -23,6 +23,7 @@ from activities.pacing import LanePaces
 from activities.pods import PodActivities
 from activities.providers.registry import ProviderRegistry, build_adapter
 from activities.regions import RegionActivities
+from activities.sharers import Sharers
 from activities.status import StatusActivities
 from activities.turns import Turns
 from domain.contracts.installation import Installation
@@ -84,12 +85,16 @@ def build_hands(
     cluster: Cluster,
     secrets: OperatorSecrets,
     installation: Installation,
+    sharers: Sharers,
 ) -> Hands:
-    """Bind the activities, in a running loop; adapters are built, and their SDKs imported, at first use."""
+    """Bind the activities, in a running loop; adapters are built, and their SDKs imported, at first use.
+
+    The calls of a lane take this worker's share of its budget.
+    """
     paces = LanePaces(
         client, lambda region, lane: lane_rate(settings, region, lane), asyncio.get_running_loop()
     )
-    turns = Turns(lambda region, lane: call_rate(settings, region, lane))
+    turns = Turns(lambda region, lane: call_rate(settings, region, lane) / sharers.count(region))
     registry = ProviderRegistry(
         settings.regions,
         lambda key: build_adapter(

@@ -61,6 +61,12 @@ LANE_RATE: Final = Gauge(
     ("provider", "account", "region", "lane"),
     registry=REGISTRY,
 )
+REGION_WORKERS: Final = Gauge(
+    "spotgpu_region_workers",
+    "Workers that serve a region and share its budget of calls, as this one counts them",
+    ("provider", "account", "region"),
+    registry=REGISTRY,
+)
 REGION_READ_TIME: Final = Gauge(
     "spotgpu_region_read_timestamp_seconds",
     "When a region was last listed with success, in Unix seconds",

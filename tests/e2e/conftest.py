@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from sandbox.chaos import Case
-from sandbox.operator_processes import PROCESSES
 from sandbox.run_folder import StackFolder
 from sandbox.stack import Stack, StackOptions
 
@@ -60,8 +59,8 @@ def stack(whole_stack: Stack) -> Iterator[Stack]:
 
 
 def revive(stack: Stack) -> None:
-    """Start what does not run and wait for both of the operator's processes."""
-    for name in PROCESSES:
+    """Start what does not run and wait for the operator's processes."""
+    for name in stack.operator.names:
         if not stack.operator.is_alive(name):
             stack.operator.start(name)
         stack.operator.wait_ready(name)

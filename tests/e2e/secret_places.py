@@ -56,14 +56,14 @@ def visible_now(stack: Stack, pool: WatchedPool, moment: str) -> Iterator[Place]
         assert found is not None, path
         yield Place.of(f"{path} {moment}", json.dumps(found))
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    for name in PROCESSES:
+    for name in stack.operator.names:
         with direct.open(stack.operator.metrics_url(name), timeout=5) as answer:
             yield Place(f"metrics of the {name} {moment}", answer.read())
 
 
 def kept(stack: Stack) -> Iterator[Place]:
     """Logs, and all that Temporal has written down."""
-    for name in PROCESSES:
+    for name in stack.operator.names:
         yield Place(f"log of the {name}", stack.operator.log_path(name).read_bytes())
     yield Place(f"log of {PROGRAM}", stack.temporal.log_path.read_bytes())
     for path in sorted(stack.folder.temporal.glob("temporal.db*")):

@@ -26,7 +26,7 @@ from sandbox.accounts import NODE_CLASSES
 from sandbox.audit import audit, create_action
 from sandbox.clouds.faults import Fault, FaultKind
 from sandbox.expectation import expect
-from sandbox.operator_processes import PROCESSES, WORKER
+from sandbox.operator_processes import BRIDGE, process_names
 from sandbox.provision import OPERATOR_NAMESPACE, account_of
 from sandbox.run_folder import StackFolder
 from sandbox.stack import Stack, StackOptions
@@ -47,6 +47,7 @@ from workers.wiring import call_rate
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
+WORKERS = [name for name in process_names(workers=2) if name != BRIDGE]
 SHORTENED_BY = 15
 DOWN_SECONDS = 600 / SHORTENED_BY
 LEVEL_SECONDS = 180
@@ -66,7 +67,7 @@ ENDING = {"TerminateInstances", "DeleteInstances", "DeleteServers"}
 
 @pytest.fixture(scope="module")
 def four_clouds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    options = StackOptions(os.environ, seed=4, clouds=tuple(NODE_CLASSES))
+    options = StackOptions(os.environ, seed=4, clouds=tuple(NODE_CLASSES), workers=2)
     stack = Stack(StackFolder(tmp_path_factory.mktemp("four")), options, print)
     stack.up()
     yield stack
@@ -118,13 +119,16 @@ def misbehaving(stack: Stack) -> Generator[None]:
 
 
 def series(stack: Stack, name: str, provider: ProviderName) -> list[float]:
-    """What the worker says under this name of the provider's region that the pool uses."""
+    """What the workers say under this name of the provider's region that the pool uses."""
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with direct.open(stack.operator.metrics_url(WORKER), timeout=5) as answer:
-        families = text_string_to_metric_families(answer.read().decode())
     wanted = {"provider": provider.value, "region": REGIONS[provider]}.items()
-    samples = (sample for family in families for sample in family.samples if sample.name == name)
-    return [sample.value for sample in samples if wanted <= sample.labels.items()]
+    found: list[float] = []
+    for worker in WORKERS:
+        with direct.open(stack.operator.metrics_url(worker), timeout=5) as answer:
+            families = text_string_to_metric_families(answer.read().decode())
+        samples = (sample for family in families for sample in family.samples if sample.name == name)
+        found += [sample.value for sample in samples if wanted <= sample.labels.items()]
+    return found
 
 
 def is_circuit(stack: Stack, state: float) -> bool | None:
@@ -187,6 +191,13 @@ def lane_of(provider: ProviderName, action: str) -> Lane:
 
 def test_pool_keeps_its_level_while_three_of_four_clouds_misbehave(four_clouds: Stack) -> None:
     pool = WatchedPool(four_clouds, "four", "four")
+    shared = [2.0] * len(WORKERS)
+    for name in NODE_CLASSES:
+        expect(
+            f"both workers know that they share {name}",
+            lambda each=name: series(four_clouds, "spotgpu_region_workers", each) == shared or None,
+            within_seconds=30,
+        )
     sell(four_clouds, dict.fromkeys(NODE_CLASSES, 1))
     pool.apply(manifest(4))
     expect("4 machines", lambda: pool.at_level(4), within_seconds=LEVEL_SECONDS)
@@ -253,7 +264,7 @@ def rejected(pool: WatchedPool) -> str | None:
 
 def test_pool_lives_through_wrong_keys_and_no_secret_is_told_anywhere(four_clouds: Stack) -> None:
     stack, pool = four_clouds, WatchedPool(four_clouds, "guarded", "guarded")
-    pids = {name: stack.operator.pid(name) for name in PROCESSES}
+    pids = {name: stack.operator.pid(name) for name in stack.operator.names}
     sell(stack, dict.fromkeys(NODE_CLASSES, 1))
     pool.apply(manifest(4))
     expect("4 machines", lambda: pool.at_level(4), within_seconds=LEVEL_SECONDS)
@@ -270,7 +281,7 @@ def test_pool_lives_through_wrong_keys_and_no_secret_is_told_anywhere(four_cloud
     mend_keys(stack)
     expect("keys are taken again", lambda: unavailable(pool, "False"), within_seconds=KEYS_SECONDS)
     expect("5 machines", lambda: pool.at_level(5), within_seconds=LEVEL_SECONDS)
-    assert {name: stack.operator.pid(name) for name in PROCESSES} == pids, "nothing was restarted"
+    assert {name: stack.operator.pid(name) for name in pids} == pids, "nothing was restarted"
     places += visible_now(stack, pool, "with mended keys")
 
     pool.delete()

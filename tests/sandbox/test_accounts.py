@@ -74,6 +74,12 @@ def test_clouds_are_refused_with_advice_when_the_list_is_wrong(
     assert f"choose from {','.join(NODE_CLASSES)}" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("text", ["0", "-1", "two", ""])
+def test_number_of_workers_is_refused_with_advice(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["up", f"--workers={text}"]) == 2
+    assert "give 1 or more" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("clouds", [("tencent", "aliyun", "huawei", "aws"), ("aws",)])
 def test_stack_that_is_attached_to_knows_its_clouds(tmp_path: Path, clouds: tuple[str, ...]) -> None:
     folder = StackFolder(tmp_path)

@@ -7,8 +7,13 @@ from urllib.parse import urlsplit
 import pytest
 
 from sandbox.control_plane.processes import ProcessError, ProcessTable
-from sandbox.operator_processes import Operator, OperatorConfig
+from sandbox.operator_processes import Operator, OperatorConfig, process_names
 from workers.health import Health, serve
+
+
+def test_workers_beyond_the_first_are_numbered() -> None:
+    assert process_names(1) == ("worker", "bridge")
+    assert process_names(3) == ("worker", "bridge", "worker-2", "worker-3")
 
 
 async def test_operator_is_not_ready_because_another_answers_at_its_port(tmp_path: Path) -> None:

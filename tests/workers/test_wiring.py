@@ -10,6 +10,7 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 from activities import signatures
+from activities.sharers import Sharers
 from domain.contracts.installation import Installation
 from domain.contracts.lanes import Lane
 from domain.contracts.offers import ProviderName, RegionKey
@@ -56,7 +57,12 @@ async def workers(client: Client) -> list[Worker]:
 
     secrets = OperatorSecrets(Store(), "ops", asyncio.get_running_loop(), max_age_seconds=1)
     hands = build_hands(
-        settings, client=client, cluster=cluster, secrets=secrets, installation=Installation(id="i")
+        settings,
+        client=client,
+        cluster=cluster,
+        secrets=secrets,
+        installation=Installation(id="i"),
+        sharers=Sharers(client, settings.regions),
     )
     return build_workers(settings, client, hands)
 

@@ -1,0 +1,122 @@
+"""How many workers serve a region: they share its budget of calls.
+
+The rate of a lane's queue holds for all workers together, but on average, and it counts activities. Each
+worker spaces its own calls (``turns``); of the budget it takes the share that this number leaves it.
+Source: the pollers of a queue that DescribeTaskQueue tells, kept by the server for five minutes.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from temporalio.api.enums.v1 import TaskQueueType
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from activities.telemetry import metrics
+from domain.contracts.lanes import Lane
+from domain.contracts.offers import RegionKey
+
+_SILENT_AFTER: Final = timedelta(seconds=75)
+"""A worker that did not ask for work for so long is gone: a poll of the SDK waits for 60 s at most."""
+_LOOKED_AT: Final = Lane.PURCHASES
+"""All lanes of a region have the same workers. Ends may fill their slots for minutes, and then no poll comes;
+a purchase takes less than a minute."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _Poll:
+    """The newest poll of a worker."""
+
+    told: datetime
+    """As the server tells it, by its clock."""
+    seen_at: float
+    """When this process saw it first, by its own clock."""
+
+
+class Sharers:
+    """Counts the workers of each region by the server's word. The numbers may be read from any thread."""
+
+    def __init__(
+        self,
+        client: Client,
+        regions: Sequence[RegionKey],
+        *,
+        silent_after: timedelta = _SILENT_AFTER,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Count this process alone until it looks.
+
+        Args:
+            client: Of the namespace whose queues are looked at. Its identity is this worker's name: two with
+                one name count as one.
+            regions: Which this worker serves.
+            silent_after: How long after its last poll a worker still counts.
+            clock: Seconds of a steady clock.
+        """
+        self._client = client
+        self._regions = regions
+        self._silent_after = silent_after
+        self._clock = clock
+        self._polls: dict[RegionKey, Mapping[str, _Poll]] = {}
+        self._counts = dict.fromkeys(regions, 1)
+        self._is_blind = False
+
+    def count(self, region: RegionKey) -> int:
+        """Workers that serve a region now, this one included."""
+        return self._counts.get(region, 1)
+
+    async def look(self) -> None:
+        """Ask the server once per region. While it does not answer, the last numbers stand."""
+        try:
+            for region in self._regions:
+                await self._look_at(region)
+        except RPCError as error:
+            if not self._is_blind:
+                _log.warning("Workers not counted", extra={"reason": error.message})
+            self._is_blind = True
+        else:
+            self._is_blind = False
+
+    async def _look_at(self, region: RegionKey) -> None:
+        answer = await self._client.workflow_service.describe_task_queue(
+            DescribeTaskQueueRequest(
+                namespace=self._client.namespace,
+                task_queue=TaskQueue(name=_LOOKED_AT.queue(region)),
+                task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
+            )
+        )
+        told = {poller.identity: poller.last_access_time.ToDatetime(tzinfo=UTC) for poller in answer.pollers}
+        self._polls[region] = self._newest(told, self._polls.get(region, {}))
+        oldest = self._clock() - self._silent_after.total_seconds()
+        living = {name for name, poll in self._polls[region].items() if poll.seen_at > oldest}
+        count = len(living | {self._client.identity})
+        if count != self.count(region):
+            _log.info("Budget shared among workers", extra={"region": str(region), "workers": count})
+        self._counts[region] = count
+        labels = (region.provider.value, region.account, region.region)
+        metrics.REGION_WORKERS.labels(*labels).set(count)
+
+    def _newest(self, told: Mapping[str, datetime], known: Mapping[str, _Poll]) -> dict[str, _Poll]:
+        """The polls that an answer tells of, each with the moment when it was new.
+
+        The server's clock may be far from ours, so its times are only compared with each other.
+        """
+        latest, now = max(told.values(), default=None), self._clock()
+        found: dict[str, _Poll] = {}
+        for name, at in told.items():
+            before = known.get(name)
+            if before is not None and before.told == at:
+                found[name] = before
+            elif latest is not None:
+                # Of a worker that is new to us, the age of its poll counts: it may be long gone.
+                age = (latest - at).total_seconds() if before is None else 0.0
+                found[name] = _Poll(at, now - age)
+        return found
