@@ -119,10 +119,14 @@ async def keep_syncs(client: Client, settings: Settings, every: timedelta = _REV
 
 
 async def keep_counting(sharers: Sharers, every: timedelta = _COUNT_EVERY) -> None:
-    """Count the workers of the regions again and again: they come and go."""
+    """Count the workers of the regions again and again: they come and go.
+
+    The first time soon after this one began to poll: others may have begun with it.
+    """
+    await asyncio.sleep(every.total_seconds() / 5)
     while True:
-        await asyncio.sleep(every.total_seconds())
         await sharers.look()
+        await asyncio.sleep(every.total_seconds())
 
 
 async def _until(stop: asyncio.Event, running: Sequence["asyncio.Task[None]"]) -> None:

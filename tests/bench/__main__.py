@@ -20,6 +20,7 @@ from tests.bench.rig import tell
 PLANS = {
     "50": BulkPlan("50 machines", 50),
     "200": BulkPlan("200 machines", 200, idle_seconds=60),
+    "two": BulkPlan("200 machines, two workers", 200, workers=2),
     "lifted": BulkPlan("200 machines, rates lifted", 200, lifted=True),
     "kills": BulkPlan("50 machines, worker killed three times", 50, kills_at=(0.25, 0.5, 0.75)),
     "kill": BulkPlan("200 machines, rates lifted, worker killed once", 200, lifted=True, kills_at=(0.5,)),

@@ -10,11 +10,14 @@ from pathlib import Path
 from domain.contracts.offers import ProviderName
 from sandbox.clouds.tencent import TencentCloud
 from sandbox.operator_processes import PROCESSES, WORKER
-from tests.bench.meters import Usage, most_at_once
+from tests.bench.meters import Usage, busiest_second, most_at_once
 from tests.bench.rig import Rig, now, running, tell, wait_until
 from workers.settings import Settings
 
 POOL = "bench"
+PURCHASE = "RunInstances"
+COUNTED_SECONDS = 10.0
+"""By then workers that started together know of each other."""
 SETTLE_SECONDS = 45.0
 """Longer than a polling interval: what the last join led to is over by then."""
 LIMIT_SECONDS = 400.0
@@ -36,6 +39,7 @@ class BulkPlan:
     kills_at: tuple[float, ...] = ()
     """Shares of the wanted machines at which the worker is killed and started again."""
     idle_seconds: float = 0.0
+    workers: int = 1
 
 
 @dataclass(frozen=True)
@@ -50,13 +54,15 @@ class BulkResult:
     told_seconds: float
     """Until the pool's status says that all are ready."""
     cpu_seconds: dict[str, float]
-    """By process, from the apply until all were ready; of the last worker only if one was killed."""
+    """By kind of process, from the apply until all were ready; of the last worker only if one was killed."""
     peak_mb: dict[str, float]
     api_requests: dict[str, int]
     """By identity, verb and resource, until all were ready."""
     cloud_calls: dict[str, int]
+    busiest_second: int
+    """Most purchases that arrived within any second."""
     idle_cpu_percent: dict[str, float] | None
-    """Of one core, by process."""
+    """Of one core, by kind of process."""
     idle_api_requests: dict[str, int] | None
     kills: int
     surplus_at_end: int
@@ -74,10 +80,12 @@ class BulkResult:
 
 def measure(plan: BulkPlan, folder: Path) -> BulkResult:
     """Run the plan on a stack of its own."""
-    with running(folder, LIFTED if plan.lifted else {}) as rig:
+    with running(folder, LIFTED if plan.lifted else {}, workers=plan.workers) as rig:
         rig.lift_stock()
         if plan.lifted:
             rig.lift_cloud_rates()
+        if plan.workers > 1:
+            time.sleep(COUNTED_SECONDS)
         return _measure(plan, rig)
 
 
@@ -101,7 +109,7 @@ def _measure(plan: BulkPlan, rig: Rig) -> BulkResult:
     )
     times = _follow(plan, rig, since)
     until, after = now(), rig.usage()
-    calls = Counter(record.action for record in cloud.requests(after=first_call))
+    records = cloud.requests(after=first_call)
     requests = rig.audit.count(since, until)
     tell(f"  all ready after {times.told:.1f} s; settling for {SETTLE_SECONDS:.0f} s")
     time.sleep(SETTLE_SECONDS)
@@ -117,7 +125,8 @@ def _measure(plan: BulkPlan, rig: Rig) -> BulkResult:
         cpu_seconds={name: _spent(before, after, name, plan) for name in PROCESSES},
         peak_mb={name: value.peak_mb for name, value in after.items()},
         api_requests=dict(requests),
-        cloud_calls=dict(calls),
+        cloud_calls=dict(Counter(record.action for record in records)),
+        busiest_second=busiest_second(record.at for record in records if record.action == PURCHASE),
         idle_cpu_percent=idle_cpu,
         idle_api_requests=idle_requests,
         kills=len(plan.kills_at),
@@ -176,5 +185,5 @@ def _idle(rig: Rig, seconds: float) -> tuple[dict[str, float], dict[str, int]]:
 def _rates(plan: BulkPlan) -> str:
     if plan.lifted:
         return "no limit, neither the cloud's nor the operator's"
-    cloud = TencentCloud.rates_per_second["RunInstances"]
+    cloud = TencentCloud.rates_per_second[PURCHASE]
     return f"cloud {cloud} purchases/s, operator's budget {Settings().buy_calls_per_second:g} calls/s"

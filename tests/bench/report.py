@@ -142,6 +142,7 @@ _ROWS: tuple[_Row, ...] = (
     ("peak MB worker + bridge", lambda r: _pair(r.peak_mb, ".0f")),
     ("Kubernetes API requests a machine", lambda r: f"{r.api_requests_per_machine:.1f}"),
     ("cloud calls a machine", lambda r: f"{r.cloud_calls_per_machine:.1f}"),
+    ("most purchases in a second", lambda r: f"{r.busiest_second}"),
     ("idle, % of a core, worker + bridge", lambda r: _pair(r.idle_cpu_percent, ".1f")),
     ("worker killed", lambda r: f"{r.kills} times"),
     (

@@ -20,7 +20,7 @@ from sandbox.clouds.tencent import TencentCloud
 from sandbox.clusters import OwnCluster
 from sandbox.control_plane import components
 from sandbox.control_plane.components import API_SERVER, CONTROLLER_MANAGER
-from sandbox.operator_processes import PROCESSES
+from sandbox.operator_processes import PROCESSES, kind_of
 from sandbox.provision import EXAMPLES, OPERATOR_NAMESPACE
 from sandbox.run_folder import StackFolder
 from sandbox.shortened import SHORTENED
@@ -84,8 +84,16 @@ class Rig:
         return sum(_is_ready(node) for node in items)
 
     def usage(self) -> dict[str, Usage]:
-        """Worker and bridge so far."""
-        return {name: usage(self.stack.operator.pid(name)) for name in PROCESSES}
+        """Workers and bridge so far, those of a kind together."""
+        operator = self.stack.operator
+        each = [(kind_of(name), usage(operator.pid(name))) for name in operator.names]
+        return {
+            kind: Usage(
+                sum(used.cpu_seconds for of, used in each if of == kind),
+                sum(used.peak_mb for of, used in each if of == kind),
+            )
+            for kind in PROCESSES
+        }
 
     def lift_stock(self) -> None:
         """Let the market never be the limit."""
@@ -106,7 +114,7 @@ def _is_ready(node: Mapping[str, Any]) -> bool:
 
 
 @contextmanager
-def running(folder: Path, settings: Mapping[str, str]) -> Generator[Rig]:
+def running(folder: Path, settings: Mapping[str, str], *, workers: int = 1) -> Generator[Rig]:
     """Bring a stack up in an empty folder, with ``settings`` over the usual ones, and end it after."""
     policy, log = folder / "audit-policy.yaml", folder / "audit.log"
     folder.mkdir(parents=True)
@@ -115,6 +123,7 @@ def running(folder: Path, settings: Mapping[str, str]) -> Generator[Rig]:
     options = StackOptions(
         os.environ,
         settings={**USUAL, "SPOTGPU_REGIONS": SERVED, **settings},
+        workers=workers,
         control_plane_arguments={
             API_SERVER: (f"--audit-policy-file={policy}", f"--audit-log-path={log}"),
             CONTROLLER_MANAGER: (f"--node-monitor-grace-period={3 * HEARTBEAT_SECONDS}s",),
