@@ -13,17 +13,15 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 from temporalio.worker import Worker
 
-from activities.cluster.kube import KubeCluster
 from activities.sharers import Sharers
-from domain.contracts.installation import Installation
 from workers import search_attributes
 from workers.connections import connect_cluster, connect_temporal
 from workers.health import Health, serve
 from workers.installation import read_or_make
-from workers.secrets import OperatorSecrets, check_account
+from workers.secrets import OperatorSecrets, SecretStore, check_account
 from workers.settings import Settings
 from workers.standing_work import revive_sync, schedule_sweep, start_sync
-from workers.wiring import Hands, build_hands, build_workers
+from workers.wiring import build_hands, build_workers
 
 _REVIVE_EVERY: Final = timedelta(seconds=60)
 _COUNT_EVERY: Final = timedelta(seconds=5)
@@ -50,7 +48,16 @@ async def run_worker(settings: Settings, stop: asyncio.Event) -> None:
         installation = await read_or_make(cluster, settings.operator_namespace)
         sharers = Sharers(client, settings.regions)
         await sharers.look()
-        hands = await _equip(settings, client, cluster, installation, sharers)
+        secrets = _secrets(settings, cluster)
+        await tell_of_accounts(settings, secrets)
+        hands = build_hands(
+            settings,
+            client=client,
+            cluster=cluster,
+            secrets=secrets,
+            installation=installation,
+            sharers=sharers,
+        )
         stack.callback(hands.registry.close)
         workers = build_workers(settings, client, hands)
         running = [asyncio.create_task(worker.run(), name=worker.task_queue) for worker in workers]
@@ -68,23 +75,12 @@ async def run_worker(settings: Settings, stop: asyncio.Event) -> None:
             await _drain(workers, running)
 
 
-async def _equip(
-    settings: Settings, client: Client, cluster: KubeCluster, installation: Installation, sharers: Sharers
-) -> Hands:
-    secrets = OperatorSecrets(
-        cluster,
+def _secrets(settings: Settings, store: SecretStore) -> OperatorSecrets:
+    return OperatorSecrets(
+        store,
         settings.operator_namespace,
         asyncio.get_running_loop(),
         max_age_seconds=settings.secret_max_age_seconds,
-    )
-    await tell_of_accounts(settings, secrets)
-    return build_hands(
-        settings,
-        client=client,
-        cluster=cluster,
-        secrets=secrets,
-        installation=installation,
-        sharers=sharers,
     )
 
 
