@@ -35,7 +35,7 @@ def audit(stack: Stack, pool_uid: str) -> list[str]:
         requests = controls[provider].requests(create_action(provider))
         created = [request for request in requests if _is_of(request, pool_uid, chains)]
         problems = [*_doubles(machines), *_unaccounted(machines, created)]
-        problems += [f"{machine.id} is left" for machine in machines if machine.ended_at is None]
+        problems += [f"{machine.id} is left" for machine in machines if machine.left]
         if problems:
             raise ExpectationError(f"{provider}'s ledger: {'; '.join(problems)}")
         cost = sum((machine.cost for machine in machines), Decimal(0))

@@ -229,7 +229,7 @@ class _Outage:
         try:
             return self.pool.orphans()
         except NotThereError:
-            return [machine.id for machine in self.pool.live()]  # nobody can say whose they are
+            return [machine.id for machine in self.pool.left()]  # nobody can say whose they are
 
     def _watch_for(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds

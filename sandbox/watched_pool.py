@@ -85,8 +85,12 @@ class WatchedPool:
         return self._machines(live=False)
 
     def live(self) -> list[MachineView]:
-        """Machines of this pool that cost money now, by tag."""
+        """Machines of this pool that hold capacity now, by tag."""
         return self._machines(live=True)
+
+    def left(self) -> list[MachineView]:
+        """Machines of this pool that somebody must end: those that hold capacity, and stopped ones."""
+        return [machine for machine in self.bought() if machine.left]
 
     def at_level(self, count: int) -> PoolSeen | None:
         """The pool if workflow, clouds and cluster agree on so many machines, one per slot, else None."""
@@ -112,16 +116,16 @@ class WatchedPool:
         return (
             self.observer.pool_resource(self.namespace, self.name) is None
             and self.observer.workflow_status(self.workflow_id).endswith("COMPLETED")
-            and not self.live()
+            and not self.left()
             and not {machine.id for machine in self.bought()} & self.joined()
         )
 
     def orphans(self) -> list[str]:
-        """Live machines that the pool does not know, or all live ones when the pool is gone."""
+        """Machines that are left and that the pool does not know, or all of them when the pool is gone."""
         if self.observer.pool_resource(self.namespace, self.name) is None:
-            return [machine.id for machine in self.live()]
+            return [machine.id for machine in self.left()]
         known = {machine.id for machine in self.seen().machines}
-        return [machine.id for machine in self.live() if machine.id not in known]
+        return [machine.id for machine in self.left() if machine.id not in known]
 
     def doubles(self) -> list[str]:
         """Tokens that made several machines, and slots with several live ones."""

@@ -115,6 +115,11 @@ class MachineView(BaseModel):
     gone_at: datetime | None
     end_reason: str
 
+    @property
+    def left(self) -> bool:
+        """Whether somebody must end it: it costs money, be it for its disk alone."""
+        return self.ended_at is None or self.state is MachineState.STOPPED
+
 
 class LedgerView(BaseModel):
     """Totals of a ledger."""

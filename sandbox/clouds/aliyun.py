@@ -172,12 +172,15 @@ class AliyunCloud(Cloud):
 
     @override
     def state_word(self, machine: Machine) -> str:
-        """Pending, then Starting for the second half of the boot, then Running; Stopping while it ends."""
+        """Pending, Starting for the second half of the boot, Running; Stopping while it ends or stops."""
         if machine.vendor_state:
             return machine.vendor_state
         if machine.state is MachineState.PENDING:
             half = timedelta(seconds=self.ledger.settings.boot_seconds) / 2
             return "Pending" if self.clock() - machine.created_at < half else "Starting"
+        if machine.state is MachineState.STOPPED and machine.ended_at is not None:
+            latency = timedelta(seconds=self.ledger.settings.end_seconds)
+            return "Stopping" if self.clock() - machine.ended_at < latency else "Stopped"
         # There is no word for a machine that failed to start or is gone: it is not listed.
         return {MachineState.RUNNING: "Running", MachineState.ENDING: "Stopping"}.get(machine.state, "")
 
@@ -239,6 +242,8 @@ class AliyunCloud(Cloud):
             name=wanted.instance_name,
             client_token=wanted.client_token,
             release_at=purchase.release_at(wanted.auto_release_time, self.clock()),
+            # Economical mode. Types with local disks have none of it, but none of them is sold here.
+            stops_on_reclaim=spot and wanted.spot_interruption_behavior == "Stop",
             details=purchase.echoed(wanted, self.inventory),
         )
 
@@ -251,7 +256,8 @@ class AliyunCloud(Cloud):
             if self.clock() - machine.created_at < self.initializing:
                 text = "The specified instance is being initialized."
                 raise VendorError("IncorrectInstanceStatus.Initializing", text, status=403)
-            if machine.state is not MachineState.ENDING and not wanted.force:
+            rests = machine.state is MachineState.ENDING or self.state_word(machine) == "Stopped"
+            if not rests and not wanted.force:
                 text = "The current status of the resource does not support this operation."
                 raise VendorError("IncorrectInstanceStatus", text, status=403)
         ids = tuple(machine.id for machine in machines)

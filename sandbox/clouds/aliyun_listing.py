@@ -7,7 +7,7 @@ from datetime import datetime
 from domain.contracts.catalogue import CATALOGUE
 from domain.contracts.offers import ProviderName
 from sandbox.clouds import aliyun_parameters as parameters
-from sandbox.clouds.ledger import Machine
+from sandbox.clouds.ledger import Machine, MachineState
 
 
 def view(machine: Machine, status: str) -> dict[str, object]:
@@ -45,7 +45,8 @@ def view(machine: Machine, status: str) -> dict[str, object]:
         "ExpiredTime": "2099-12-31T15:59Z",
         "AutoReleaseTime": _minute(order.release_at) if order.release_at else "",
         "DeletionProtection": False,
-        "StoppedMode": "Not-applicable",
+        # Of a machine that runs there is nothing to say.
+        "StoppedMode": "StopCharging" if machine.state is MachineState.STOPPED else "Not-applicable",
         "IoOptimized": True,
         "OSType": "linux",
         **details,

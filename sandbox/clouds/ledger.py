@@ -21,6 +21,8 @@ class MachineState(StrEnum):
     RUNNING = "running"
     FAILED = "failed"
     """The cloud accepted the order but could not start the machine; it stays listed and costs nothing."""
+    STOPPED = "stopped"
+    """The cloud took its power and keeps its disk: it holds no capacity, and is listed until it is ended."""
     ENDING = "ending"
     """Without power, still listed."""
     GONE = "gone"
@@ -65,6 +67,8 @@ class Order:
     client_token: str = ""
     release_at: datetime | None = None
     """Dead-man switch: the cloud ends the machine then by itself."""
+    stops_on_reclaim: bool = False
+    """Whether a reclaim stops the machine, where it usually ends it."""
     details: Mapping[str, object] = field(default_factory=dict[str, object])
     """Whatever else the dialect wants to give back in its describe call."""
 
@@ -248,6 +252,8 @@ class Ledger:
     def reclaim(self, machine_id: str, *, notice_seconds: float | None) -> None:
         """The cloud takes a machine back: after a notice of so many seconds, or at once with None.
 
+        It ends then, or stops if its order says so.
+
         Raises:
             KeyError: no such machine.
         """
@@ -329,12 +335,15 @@ class Ledger:
         latency = 0.0 if vanish else self.settings.end_seconds
         with self._lock:
             had_power = machine.live
-            if not had_power and machine.state is not MachineState.FAILED:
+            if not had_power and machine.state not in (MachineState.FAILED, MachineState.STOPPED):
                 return
-            machine.state = MachineState.GONE if vanish else MachineState.ENDING
             machine.ended_at = machine.ended_at or now
-            machine.gone_at = now + timedelta(seconds=latency)
             machine.end_reason = reason
+            if reason is EndReason.RECLAIMED and machine.order.stops_on_reclaim:
+                machine.state = MachineState.STOPPED
+            else:
+                machine.state = MachineState.GONE if vanish else MachineState.ENDING
+                machine.gone_at = now + timedelta(seconds=latency)
         if had_power:
             for listener in self.listeners.on_gone:
                 listener(machine)

@@ -362,6 +362,56 @@ def test_describe_instances_shows_a_recycling_lock_during_the_notice_and_goes_on
     assert caller.seen() == []
 
 
+def stopped(caller: Caller, **changes: str) -> str:
+    """A machine that its cloud took back in economical mode."""
+    (bought,) = caller.buy(SpotInterruptionBehavior="Stop", **changes)
+    caller.cloud.ledger.reclaim(bought, notice_seconds=300)
+    caller.clock.pass_seconds(300)
+    caller.cloud.ledger.advance()
+    return bought
+
+
+def test_reclaim_in_economical_mode_leaves_a_stopped_machine_that_stays_listed() -> None:
+    caller = a_caller(end_seconds=5)
+    ledger, place = caller.cloud.ledger, caller.cloud.place(ZONE, TYPE)
+    (bought,) = caller.buy(SpotInterruptionBehavior="Stop")
+    ledger.reclaim(bought, notice_seconds=300)
+    (seen,) = caller.seen(LockReason="Recycling")
+    assert (seen["Status"], seen["StoppedMode"]) == ("Running", "Not-applicable")
+    assert caller.cloud.free(place) == caller.cloud.market.capacity(place, caller.clock()) - 1
+    words: list[tuple[str, str]] = []
+    for seconds in (300, 5, 30 * 86_400):
+        caller.clock.pass_seconds(seconds)
+        ledger.advance()
+        (seen,) = caller.seen(InstanceIds=json.dumps([bought]))
+        words.append((seen["Status"], seen["StoppedMode"]))
+    assert words == [("Stopping", "StopCharging"), *[("Stopped", "StopCharging")] * 2]
+    assert seen["OperationLocks"] == {"LockReason": []}
+    assert caller.seen(LockReason="Recycling") == []
+    tagged = caller.seen(Status="Stopped", Tag__1__Key="spotgpu-pool", Tag__1__Value="uid-1")
+    assert [m["InstanceId"] for m in tagged] == [bought]
+    assert caller.cloud.free(place) == caller.cloud.market.capacity(place, caller.clock())
+
+
+@pytest.mark.parametrize("force", [{}, {"Force": "True"}], ids=["gently", "by force"])
+def test_delete_instances_ends_a_stopped_machine_with_and_without_force(force: dict[str, str]) -> None:
+    caller = a_caller(end_seconds=5)
+    bought = stopped(caller)
+    query = {"RegionId": REGION, "InstanceId.1": bought}
+    assert caller.refusal("DeleteInstances", query).code == "IncorrectInstanceStatus", "it still stops"
+    caller.clock.pass_seconds(5)
+    caller.call("DeleteInstances", query | force)
+    caller.clock.pass_seconds(5)
+    caller.cloud.ledger.advance()
+    assert caller.seen() == []
+
+
+def test_on_demand_machine_has_no_way_to_stop_on_a_reclaim() -> None:
+    caller = a_caller()
+    caller.buy(SpotStrategy="NoSpot", SpotInterruptionBehavior="Stop")
+    assert not caller.cloud.ledger.all()[0].order.stops_on_reclaim
+
+
 def test_describe_instances_gives_times_by_the_minute() -> None:
     caller = a_caller()
     caller.clock.pass_seconds(59)

@@ -98,6 +98,41 @@ def test_listeners_hear_of_start_notice_and_loss_once(ledger: Ledger, clock: Clo
     assert machine.end_reason is EndReason.RECLAIMED
 
 
+def test_machine_that_stops_on_a_reclaim_stays_listed_without_power_until_somebody_ends_it(
+    ledger: Ledger, clock: Clock
+):
+    heard: list[str] = []
+    ledger.listeners.on_gone.append(lambda m: heard.append(m.id))
+    (machine,) = ledger.buy(replace(ORDER, stops_on_reclaim=True))
+    clock.pass_by(1800)
+    ledger.advance()
+    ledger.reclaim(machine.id, notice_seconds=0)
+    ledger.advance()
+    clock.pass_by(86_400)
+    ledger.advance()
+    assert (machine.state, machine.end_reason) == (MachineState.STOPPED, EndReason.RECLAIMED)
+    assert (ledger.listed(), ledger.live(), ledger.cost()) == ((machine,), (), Decimal("1.800"))
+    ledger.terminate([machine.id])
+    clock.pass_by(5)
+    ledger.advance()
+    assert (ledger.listed(), machine.end_reason) == ((), EndReason.USER)
+    assert (heard, ledger.cost()) == ([machine.id], Decimal("1.800"))
+
+
+def test_reclaim_alone_stops_a_machine_that_stops_on_it(ledger: Ledger, clock: Clock):
+    at = clock.now + timedelta(hours=24)
+    ended, vanished, released = ledger.buy(replace(ORDER, stops_on_reclaim=True, release_at=at), 3)
+    ledger.terminate([ended.id])
+    ledger.vanish(vanished.id)
+    clock.pass_by(86_400)
+    ledger.advance()
+    assert [m.state for m in (ended, vanished, released)] == [
+        MachineState.GONE,
+        MachineState.GONE,
+        MachineState.ENDING,
+    ]
+
+
 def test_vanished_machine_is_in_no_list_at_once(ledger: Ledger):
     (machine,) = ledger.buy(ORDER)
     ledger.vanish(machine.id)
