@@ -3,6 +3,8 @@
 APIs: RunInstances, DeleteInstances, DescribeInstances, ModifyInstanceAutoReleaseTime,
 DescribeAvailableResource, DescribeSpotPriceHistory, DescribeAccountAttributes, TagResources, UntagResources
 (version 2014-05-26).
+Machines are bought to end when they are taken back. One that was stopped instead, in economical mode or by
+hand, stays listed and costs its disk: it counts as interrupted, and is deleted by its pool or by the sweep.
 Auth: access key and secret from the credentials Secret, optionally with an STS token; ACS3-HMAC-SHA256.
 Source: ECS API reference and error tables (2021, single pages 2026) and the SDK's own texts (7.11.8).
 """
@@ -439,7 +441,7 @@ class AliyunProvider:
         )
 
     def leftovers(self, tags: Mapping[str, str]) -> list[Leftover]:
-        """None: what is bought here ends with its machine."""
+        """None: what is bought here ends with its machine. A stopped one is listed, so it is no leftover."""
         del tags
         return []
 

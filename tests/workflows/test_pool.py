@@ -1,6 +1,7 @@
 """The pool's workflow on a real server, its activities against an outside in memory."""
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from temporalio.worker import Replayer
 from domain.contracts.announcements import EventReason
 from domain.contracts.errors import ErrorCode
 from domain.contracts.instances import InstanceState, LaunchAnswer, LaunchRequest, Refusal
+from domain.contracts.status import PoolStatus
+from domain.decisions import pool_departures
 from tests.workflows.conftest import serving
 from tests.workflows.outside import Outside
 from tests.workflows.starts import a_resolved, edit, settings, start
@@ -28,6 +31,11 @@ async def delete(handle: WorkflowHandle[Any, str], resolved: Any) -> str:
 
 def ready(outside: Outside, count: int) -> bool:
     return outside.status is not None and outside.status.ready_instances == count
+
+
+def last_status(outside: Outside) -> PoolStatus:
+    assert outside.status is not None
+    return outside.status
 
 
 async def another_run(handle: WorkflowHandle[Any, str], first: str | None, seconds: float = 20) -> None:
@@ -167,6 +175,45 @@ async def test_pool_replaces_at_once_on_a_notice(client: Client, outside: Outsid
         await outside.until(lambda: len(outside.creates) == 2)
         await outside.until(lambda: marked in outside.terminated)
         await delete(handle, resolved)
+
+
+@pytest.mark.parametrize(
+    "reasons",
+    [
+        pytest.param(("Recycling", "Stopping", "Stopped"), id="after its notice"),
+        pytest.param(("Stopped",), id="stopped by hand"),
+    ],
+)
+async def test_p12_pool_ends_a_machine_that_its_cloud_stopped_and_keeps_and_replaces_it_once(
+    client: Client, outside: Outside, monkeypatch: pytest.MonkeyPatch, reasons: tuple[str, ...]
+) -> None:
+    """A stopped copy never becomes absent by itself, here not even when it was told to end once."""
+    monkeypatch.setattr(pool_departures, "TELL_AGAIN", timedelta(seconds=1))
+    resolved = a_resolved(minInstances=1, maxInstances=2)
+    async with serving(client, outside):
+        handle = await start(client, resolved)
+        await outside.until(lambda: len(outside.machines) == 1)
+        await handle.signal(m.NODE_SEEN, outside.seen_nodes())
+        await outside.until(lambda: ready(outside, 1))
+        (kept,) = outside.machines
+        outside.stubborn.add(kept)
+        for reason in reasons:
+            outside.machines[kept] = outside.machines[kept].model_copy(
+                update={"state": InstanceState.INTERRUPTING, "reason": reason}
+            )
+            await handle.signal(m.OBSERVED, outside.observation(resolved.uid))
+        await outside.until(lambda: kept in outside.terminated and len(outside.creates) == 2)
+        outside.stubborn.clear()
+        await outside.until(lambda: kept not in outside.machines)
+        assert set(outside.terminated) == {kept}
+        assert len(outside.terminated) >= 2, "told again"
+        await handle.signal(m.NODE_SEEN, outside.seen_nodes())
+        await outside.until(lambda: ready(outside, 1) and last_status(outside).current_instances == 1)
+        seen = last_status(outside)
+        assert [(i.id, i.interrupt_reason) for i in seen.interrupted_instances] == [(kept, reasons[0])]
+        assert (seen.interruptions_total, len(outside.creates), len(outside.machines)) == (1, 2, 1)
+        await delete(handle, resolved)
+    assert (outside.machines, len(outside.creates)) == ({}, 2)
 
 
 async def test_pool_carries_everything_over_when_it_continues_as_new(

@@ -14,6 +14,9 @@ from socket import socket
 
 import pytest
 
+from activities.instances import InstanceActivities
+from activities.owners import OwnerActivities
+from activities.providers import aliyun
 from activities.providers import aliyun_answers as answers
 from activities.providers.aliyun import (
     AliyunProvider,
@@ -24,11 +27,16 @@ from activities.providers.aliyun import (
     newest_by_zone,
     price_limit_from,
     quote_from,
+    spot_terms,
 )
 from activities.providers.aliyun_errors import NOT_OFFERED, classify
 from activities.providers.aliyun_sdk import public_text
+from activities.providers.registry import ProviderRegistry
+from activities.regions import RegionActivities
+from activities.signatures import AskOwnersRequest, InstallationRequest, InstancesRequest
 from domain.contracts.catalogue import CATALOGUE
 from domain.contracts.errors import ErrorCode, ProviderError
+from domain.contracts.installation import Installation
 from domain.contracts.instances import (
     Created,
     DiskSpec,
@@ -39,13 +47,20 @@ from domain.contracts.instances import (
     Rejected,
 )
 from domain.contracts.lanes import Lane
-from domain.contracts.names import TAG_INSTALLATION, TAG_LAUNCH, TAG_RETAINED
+from domain.contracts.names import TAG_INSTALLATION, TAG_LAUNCH, TAG_POOL, TAG_RETAINED
 from domain.contracts.offers import CapacityType, InstanceType, Offer, ProviderName, RegionKey, Stock
+from domain.contracts.pools import OrphanPolicy
+from domain.decisions import orphans
 from sandbox.clouds.aliyun import AliyunCloud
 from sandbox.clouds.cloud import Call, WireRequest
 from sandbox.clouds.faults import Fault, FaultKind
 from sandbox.clouds.inventory import Account
+from sandbox.clouds.ledger import MachineState
 from sandbox.clouds.server import served
+from tests.activities.builders import an_attempt
+from tests.fakes.cluster import FakeCluster
+from tests.fakes.directory import FakePools
+from tests.fakes.provider import FakeSecrets
 from tests.sandbox.clouds.aliyun_builders import (
     GROUP,
     IMAGE,
@@ -472,6 +487,61 @@ def test_terminate_can_be_repeated_after_a_fault(world: World, kind: FaultKind) 
     assert world.calls("DeleteInstances") == 1
     adapter.terminate(bought)
     assert [machine.live for machine in world.cloud.ledger.all()] == [False, False]
+
+
+def buy_to_stop(world: World, monkeypatch: pytest.MonkeyPatch, token: str, **changes: object) -> str:
+    """A machine as another release might have bought it: its cloud stops it, and keeps it, when it takes it
+    back."""
+    monkeypatch.setattr(
+        aliyun, "spot_terms", lambda *given: spot_terms(*given) | {"SpotInterruptionBehavior": "Stop"}
+    )
+    result = world.adapter().launch(a_request(token, **changes), SCRIPT)
+    assert isinstance(result, Created)
+    return result.instance_id
+
+
+def test_p12_machine_that_its_cloud_stopped_is_interrupted_until_it_is_ended(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bought, adapter = buy_to_stop(world, monkeypatch, "uid-1-aaaa-1"), world.adapter()
+    seen: list[tuple[InstanceState, str]] = []
+    for notice_seconds in (300, None):
+        world.cloud.ledger.reclaim(bought, notice_seconds=notice_seconds)
+        (instance,) = adapter.list_tagged({TAG_INSTALLATION: "inst-1"})
+        seen.append((instance.state, instance.reason))
+    assert seen == [(InstanceState.INTERRUPTING, "Recycling"), (InstanceState.INTERRUPTING, "Stopped")]
+    adapter.terminate([bought])
+    adapter.terminate([bought])
+    world.cloud.ledger.advance()
+    assert adapter.describe([bought]) == []
+
+
+async def test_p12_sweep_ends_a_stopped_machine_of_ours_and_no_other(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody owns it, and it would cost its disk for ever."""
+    ours = buy_to_stop(world, monkeypatch, "gone-aaaa-1")
+    foreign = buy_to_stop(world, monkeypatch, "other-1", tags={"team": "other"})
+    owned = buy_to_stop(world, monkeypatch, "uid-2-aaaa-1", tags=a_request().tags | {TAG_POOL: "uid-2"})
+    for machine in world.cloud.ledger.all():
+        machine.created_at -= timedelta(hours=1)
+        world.cloud.ledger.reclaim(machine.id, notice_seconds=None)
+    pools = FakePools("uid-2")
+    pools.owned["uid-2"] = {owned}
+    sources = ProviderRegistry([REGION_KEY], lambda _: world.adapter())
+    installation = Installation(id="inst-1")
+    regions = RegionActivities(sources, installation, pools)
+    instances = InstanceActivities(sources, installation, FakeSecrets())
+    found = an_attempt().run(regions.list_installation, InstallationRequest(region=REGION_KEY))
+    due = orphans.suspects(found.machines, min_age=timedelta(seconds=660), now=found.as_of)
+    asked = AskOwnersRequest(region=REGION_KEY, machines=due)
+    said = await an_attempt().run(OwnerActivities(FakeCluster(), pools).ask_owners, asked)
+    doomed = orphans.to_reclaim(orphans.disowned(due, said.answers), said.policies, OrphanPolicy.RECLAIM)
+    ids = tuple(machine.instance_id for machine in doomed)
+    an_attempt().run(instances.terminate_instances, InstancesRequest(region=REGION_KEY, instance_ids=ids))
+    world.cloud.ledger.advance()
+    left = {machine.id: machine.state for machine in world.cloud.ledger.listed()}
+    assert (ids, left) == ((ours,), dict.fromkeys((foreign, owned), MachineState.STOPPED))
 
 
 def test_retain_replaces_the_tag_of_the_installation(world: World) -> None:
