@@ -17,7 +17,8 @@ NAME: Final = ProviderName.ALIYUN
 
 # Codes are matched by their longest listed beginning. An answer's HTTP status says nothing here: throttling
 # comes with 400, a wrong key with 404, stock with 403, quota with 400 or 403.
-# Source: error tables of RunInstances and DeleteInstance, ECS API reference 2021.
+# Source: error tables of RunInstances, DeleteInstance and other calls, ECS API reference 2021; for the
+# gateway and RAM, their tables of errors and reports of users.
 ERRORS: Final = table(
     {
         ErrorCode.THROTTLED: {
@@ -28,7 +29,7 @@ ERRORS: Final = table(
             "ServiceUnavailable": Example(
                 503, "The request has failed due to a temporary failure of the server."
             ),
-            "SignatureNonceUsed": Example(400, "(the signature's nonce was used before)"),
+            "SignatureNonceUsed": Example(400, "Specified signature nonce was used already."),
         },
         # The token was used for something else, or the cloud does not take it back: what it stands for is
         # looked for by tag, and only if there is nothing a new one is used.
@@ -41,17 +42,26 @@ ERRORS: Final = table(
                 404, "Specified access key is not found.", "InvalidAccessKeyId.NotFound"
             ),
             "InvalidCredential": None,  # said by us before anything is sent
-            "InvalidSecurityToken": Example(400, "(the token has expired)", "InvalidSecurityToken.Expired"),
-            "InvalidTimeStamp": Example(400, "(the time stamp has expired)", "InvalidTimeStamp.Expired"),
+            "InvalidSecurityToken": Example(
+                400, "Specified SecurityToken is expired.", "InvalidSecurityToken.Expired"
+            ),
+            "InvalidTimeStamp": Example(
+                400, "Specified time stamp or date value is expired.", "InvalidTimeStamp.Expired"
+            ),
             "SignatureDoesNotMatch": Example(400, "Specified signature does not match our calculation."),
-            "IncompleteSignature": Example(400, "(a part of the signature is missing)"),
+            "IncompleteSignature": Example(
+                400, "The request signature does not conform to Aliyun standards."
+            ),
         },
         ErrorCode.FORBIDDEN: {
             "Forbidden": Example(
                 403, "User not authorized to operate on the specified resource.", "Forbidden.RAM"
             ),
-            "Forbbiden": Example(403, "(you have no right to do this)"),  # spelt so by the vendor
-            "NoPermission": Example(403, "(you have no right to do this)"),
+            # Spelt so by the vendor.
+            "Forbbiden": Example(403, "User not authorized to operate on the specified resource."),
+            "NoPermission": Example(
+                403, "You are not authorized to do this action. You should be authorized by RAM."
+            ),
             "InvalidUser.PassRoleForbidden": Example(
                 403, "The RAM user does not have the privilege to pass a RAM role."
             ),
@@ -65,15 +75,19 @@ ERRORS: Final = table(
             "Account.Arrearage": Example(400, "Your account has an outstanding payment."),
             "PaymentMethodNotFound": Example(404, "No payment method has been registered on the account."),
             "InvalidOperation.DeletionProtection": Example(403, "(the instance is protected from deletion)"),
-            "InstanceLockedForSecurity": Example(403, "(the instance is locked for security)"),
+            "InstanceLockedForSecurity": Example(
+                403, "The specified operation is denied as your instance is locked for security reasons."
+            ),
         },
         ErrorCode.NOT_FOUND: {
             "InvalidInstanceId.NotFound": Example(404, "The specified InstanceId does not exist."),
-            "InvalidInstanceIds.NotFound": Example(404, "(an instance does not exist)"),
-            "InvalidResourceId.NotFound": Example(404, "(a resource does not exist)"),
+            "InvalidInstanceIds.NotFound": Example(404, "The specified InstanceIds does not exist."),
+            "InvalidResourceId.NotFound": Example(
+                404, "The specified ResourceIds are not found in our records."
+            ),
         },
         ErrorCode.CONFLICT: {
-            "OperationDenied.CreatingConflict": Example(404, "(another instance is being made)"),
+            "OperationDenied.CreatingConflict": Example(404, "Another Instance has been creating"),
             "IncorrectInstanceStatus": Example(
                 403,
                 "The current status of the resource does not support this operation.",
@@ -85,7 +99,7 @@ ERRORS: Final = table(
             "Missing": Example(
                 400, 'The input parameter "ImageId" that is mandatory is not supplied.', "MissingParameter"
             ),
-            "UnsupportedParameter": Example(400, "(the parameter is not supported)"),
+            "UnsupportedParameter": Example(400, "The parameters is unsupported."),
         },
         ErrorCode.INSUFFICIENT_CAPACITY: {
             "OperationDenied.NoStock": Example(
@@ -103,7 +117,7 @@ ERRORS: Final = table(
             "InvalidInstanceType.ZoneNotSupported": Example(
                 403, "The specified zone does not support this instancetype."
             ),
-            "InvalidInstanceType.NotSupported": Example(403, "(the type is not supported)"),
+            "InvalidInstanceType.NotSupported": Example(403, "The specified InstanceType is not Supported."),
             "InvalidInstanceType.ValueNotSupported": Example(
                 400, "The specified InstanceType does not exist or beyond the permitted range."
             ),
@@ -122,7 +136,11 @@ ERRORS: Final = table(
         },
         ErrorCode.QUOTA: {
             # Also QuotaExceeded, and all suffixes of both.
-            "QuotaExceed": Example(403, "(the quota of vCPUs is used up)", "QuotaExceed.ElasticQuota"),
+            "QuotaExceed": Example(
+                403,
+                "The number of the specified ECS instances has exceeded the quota",
+                "QuotaExceed.ElasticQuota",
+            ),
             "SecurityGroupInstanceLimitExceed": Example(
                 403, "The maximum number of instances in a security group is exceeded."
             ),

@@ -15,24 +15,28 @@ from domain.contracts.instances import LaunchResult
 from domain.contracts.offers import ProviderName
 
 # Codes are matched by their longest listed beginning, whatever the HTTP status: missing capacity comes with
-# 400 or 500. Source: the table of errors in the EC2 API reference; for those that end with Exception, the
-# service models of price list and quotas, and reports of their users. Unlisted: UNKNOWN, and UNKNOWN_OUTCOME
-# when a create call is answered so with a status from 500 on.
+# 400 or 500. Source: the table of errors in the EC2 API reference; for those that end with Exception, and for
+# what any service may say of keys and pace, the service models; reports of users, whose texts go before both.
+# Unlisted: UNKNOWN, and UNKNOWN_OUTCOME when a create call is answered so with a status from 500 on.
 ERRORS: Final = table(
     {
         ErrorCode.THROTTLED: {
             "RequestLimitExceeded": Example(503, "Request limit exceeded."),
             "EC2ThrottledException": Example(503, "(too many requests)"),
-            "RequestThrottled": Example(503, "(too many requests)"),
+            "RequestThrottled": Example(403, "The request was denied due to request throttling."),
             "Throttl": Example(400, "Rate exceeded", "Throttling"),
-            "TooManyRequests": Example(429, "(too many requests)", "TooManyRequestsException"),
+            "TooManyRequests": Example(400, "Rate exceeded", "TooManyRequestsException"),
         },
         ErrorCode.UNAVAILABLE: {
             "InternalError": Example(500, "An internal error has occurred"),
-            "InternalFailure": Example(500, "(an internal error)"),
+            "InternalFailure": Example(
+                500, "The request processing has failed because of an unknown error, exception, or failure."
+            ),
             "Unavailable": Example(503, "The server is overloaded and can't handle the request."),
-            "ServiceUnavailable": Example(503, "(the service is not available)"),
-            "ServiceException": Example(500, "(an internal error of Service Quotas)"),
+            "ServiceUnavailable": Example(
+                503, "The request has failed due to a temporary failure of the server."
+            ),
+            "ServiceException": Example(500, "Something went wrong."),
             "5": Example(502, "Bad Gateway", "502"),  # a gateway's page: the SDK takes its status as the code
         },
         ErrorCode.UNKNOWN_OUTCOME: {
@@ -42,16 +46,24 @@ ERRORS: Final = table(
         },
         ErrorCode.UNAUTHENTICATED: {
             "AuthFailure": Example(401, "AWS was not able to validate the provided access credentials"),
-            "ExpiredToken": Example(400, "(the session token has expired)"),
-            "IncompleteSignature": Example(400, "(a part of the signature is missing)"),
-            "InvalidAccessKeyId": Example(403, "(the access key does not exist)"),
-            "InvalidClientTokenId": Example(403, "(the access key does not exist)"),
-            "InvalidSignature": Example(403, "(the signature does not match)", "InvalidSignatureException"),
-            "MissingAuthenticationToken": Example(403, "(the request is not signed)"),
+            "ExpiredToken": Example(403, "The security token included in the request is expired"),
+            "IncompleteSignature": Example(400, "The request signature does not conform to AWS standards."),
+            "InvalidAccessKeyId": Example(
+                403, "The AWS Access Key Id you provided does not exist in our records."
+            ),
+            "InvalidClientTokenId": Example(403, "The security token included in the request is invalid."),
+            "InvalidSignature": Example(
+                400,
+                "The request signature we calculated does not match the signature you provided.",
+                "InvalidSignatureException",
+            ),
+            "MissingAuthenticationToken": Example(403, "Request is missing Authentication Token"),
             "RequestExpired": Example(400, "Request has expired."),
-            "SignatureDoesNotMatch": Example(403, "(the signature does not match)"),
+            "SignatureDoesNotMatch": Example(
+                403, "The request signature we calculated does not match the signature you provided."
+            ),
             "UnrecognizedClient": Example(
-                403, "(the access key is not known)", "UnrecognizedClientException"
+                400, "The security token included in the request is invalid.", "UnrecognizedClientException"
             ),
             NOT_USABLE: None,
         },
@@ -60,39 +72,64 @@ ERRORS: Final = table(
                 403, "The provided credentials do not have permission to create the service-linked role."
             ),
             "AccessDenied": Example(400, "You are not authorized to do this.", "AccessDeniedException"),
-            "Blocked": Example(400, "(the account is blocked)"),
-            "OperationNotPermitted": Example(400, "(the instance is protected from termination)"),
+            "Blocked": Example(
+                400, "This account is currently blocked and not recognized as a valid account."
+            ),
+            "OperationNotPermitted": Example(
+                400,
+                "The instance 'i-0aaaa' may not be terminated. Modify its 'disableApiTermination'",
+            ),
             "OptInRequired": Example(401, "You are not subscribed to this service."),
             "PendingVerification": Example(400, "Your account is currently being verified."),
             "UnauthorizedOperation": Example(403, "You are not authorized to perform this operation."),
         },
         ErrorCode.NOT_FOUND: {
             "InvalidInstanceID.NotFound": Example(400, "The instance ID 'i-0aaaa' does not exist"),
-            "NoSuchResource": Example(400, "(there is no such quota)", "NoSuchResourceException"),
+            "NoSuchResource": Example(
+                400,
+                "The request failed because the specified service does not exist.",
+                "NoSuchResourceException",
+            ),
         },
         ErrorCode.CONFLICT: {
-            "ConcurrentTagAccess": Example(400, "(the instance's tags are being changed)"),
-            "IncorrectInstanceState": Example(400, "(the instance is in a state that does not allow this)"),
-            "IncorrectState": Example(400, "(the resource is in a state that does not allow this)"),
+            "ConcurrentTagAccess": Example(
+                400, "You can't run simultaneous commands to modify a tag for a specific resource."
+            ),
+            "IncorrectInstanceState": Example(
+                400, "The instance 'i-0aaaa' is not in a state from which it can be started."
+            ),
+            "IncorrectState": Example(400, "Instance 'i-0aaaa' is not 'running'."),
         },
         ErrorCode.INVALID_REQUEST: {
-            "FilterLimitExceeded": Example(400, "(too many filters)"),
+            "FilterLimitExceeded": Example(
+                400, "The maximum number of filter values specified on a single call is 200"
+            ),
             "Invalid": Example(400, "The image id '[ami-0aaaa]' does not exist", "InvalidAMIID.NotFound"),
-            "MalformedQueryString": Example(400, "(the query cannot be read)"),
+            "MalformedQueryString": Example(404, "The query string contains a syntax error."),
             "Missing": Example(400, "The request must contain the parameter ImageId", "MissingParameter"),
             NO_PRICE_LIST: None,
-            "NoSuchVersion": Example(400, "(the API has no such version)"),
-            "TagLimitExceeded": Example(400, "(the instance has too many tags)"),
-            "UnknownParameter": Example(400, "(a parameter is not known)"),
-            "UnsupportedOperation": Example(400, "(the operation is not supported)"),
-            "ValidationError": Example(400, "(a parameter is not valid)"),
+            "NoSuchVersion": Example(
+                400, "The requested version (2016-11-15) of service AmazonEC2 does not exist"
+            ),
+            "TagLimitExceeded": Example(400, "The resultant tag set must not have more than 50 user tags."),
+            "UnknownParameter": Example(400, "The parameter NetworkCardIndex is not recognized"),
+            "UnsupportedOperation": Example(
+                400, "The functionality you requested is not available in this region"
+            ),
+            "ValidationError": Example(
+                400, "The input fails to satisfy the constraints specified by an AWS service."
+            ),
         },
         ErrorCode.INSUFFICIENT_CAPACITY: {
             "InsufficientInstanceCapacity": Example(
                 500, "There is no Spot capacity available that matches your request."
             ),
-            "InsufficientHostCapacity": Example(400, "(there are too few hosts)"),
-            "UnfulfillableCapacity": Example(400, "(the capacity cannot be had)"),
+            "InsufficientHostCapacity": Example(
+                500, "There is not enough capacity to fulfill your Dedicated Host request."
+            ),
+            "UnfulfillableCapacity": Example(
+                400, "Unable to fulfill capacity due to your request configuration."
+            ),
             "Unsupported": Example(
                 400, "Your requested instance type is not supported in your requested Availability Zone."
             ),
@@ -108,8 +145,12 @@ ERRORS: Final = table(
             ),
         },
         ErrorCode.QUOTA: {
-            "InstanceLimitExceeded": Example(400, "(the quota of instances is used up)"),
-            "MaxFleetCountExceeded": Example(400, "(the quota of fleets is used up)"),
+            "InstanceLimitExceeded": Example(
+                400, "You have requested more instances (1) than your current instance limit of 0 allows"
+            ),
+            "MaxFleetCountExceeded": Example(
+                400, "You've reached your quota for maximum Fleet Requests for this account."
+            ),
             "MaxSpotInstanceCountExceeded": Example(400, "Max spot instance count exceeded"),
             "VcpuLimitExceeded": Example(
                 400, "You have requested more vCPU capacity than your current vCPU limit allows."

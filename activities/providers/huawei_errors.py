@@ -18,17 +18,20 @@ from domain.contracts.offers import ProviderName
 NAME: Final = ProviderName.HUAWEI
 
 # Codes are matched whole: they are numbers. Where an answer has no code, its HTTP status stands for it.
-# Source: error tables of ECS and of the API gateway, 2026. Most come with 400, or inside the job.
+# Source: error tables of ECS and of the API gateway, 2026; for a gateway's page, a report of a user. Most
+# come with 400, or inside the job.
 ERRORS: Final = table(
     {
         ErrorCode.THROTTLED: {
             "APIGW.0308": Example(429, "The throttling threshold has been reached"),
-            "Common.1503": Example(429, "(too many requests)"),
+            "Common.1503": Example(429, "Api flow control Error"),
             "Common.0024": Example(202, "The traffic has exceeded the upper limit."),
             "429": Example(429, "(of a GET the client keeps the status only)", ""),
         },
         ErrorCode.UNAVAILABLE: {
-            "Common.0001": Example(500, "(a fault of the service)"),
+            "Common.0001": Example(
+                500, "A system exception occurred. Try again later or contact customer service."
+            ),
             "Ecs.0000": Example(400, "Request error."),
             "Ecs.0002": Example(400, "Failed to submit the task."),
             "Ecs.1000": Example(400, "Failed to access the OpenStack."),
@@ -42,7 +45,7 @@ ERRORS: Final = table(
             "Ecs.0204": Example(400, "Failed to create the ECS."),
             "Ecs.0219": Example(400, "Failed to quickly create server because the ECS status is error."),
             "500": Example(500, "(a page of a gateway)", ""),
-            "502": Example(502, "(a page of a gateway)", ""),
+            "502": Example(502, "The backend server is unreachable.", ""),
             "503": Example(503, "(a page of a gateway)", ""),
             "504": Example(504, "(a page of a gateway)", ""),
         },
@@ -50,7 +53,7 @@ ERRORS: Final = table(
             "APIGW.0301": Example(
                 401, "Incorrect IAM authentication information: verify aksk signature fail"
             ),
-            "Common.0013": Example(401, "(the token is not valid)"),
+            "Common.0013": Example(401, "Invalid token."),
             # The project does not belong to the keys, or none was found for them.
             "Ecs.0004": Example(400, "Authentication failed."),
             "Ecs.0023": Example(400, "The project ID in token does not match that in URL."),
@@ -61,17 +64,22 @@ ERRORS: Final = table(
             "InvalidCredential": None,
         },
         ErrorCode.FORBIDDEN: {
-            "APIGW.0302": Example(403, "(the user may not call this API)"),
+            "APIGW.0302": Example(403, "The IAM user is not authorized to access the API."),
             "Pdp.0001": Example(403, "Policy does not allow the action to be performed."),
             "Ecs.0003": Example(403, "The token role contains op_suspended."),
             "Ecs.0110": Example(403, "The token role is not allowed to perform this operation."),
-            # Money: arrears, frozen account, no real-name authentication.
-            "Ecs.0066": Example(403, "(the account is in arrears)"),
-            "Ecs.0067": Example(403, "(the account is restricted)"),
-            "Ecs.0068": Example(403, "(the account is frozen)"),
-            "Ecs.0069": Example(403, "(the account is not authenticated)"),
-            "Ecs.0070": Example(403, "(the account is restricted)"),
-            "Ecs.0071": Example(403, "(the account is restricted)"),
+            # Money: no real-name authentication, balance, budget, means of payment, suspended account.
+            "Ecs.0066": Example(
+                403,
+                "This operation cannot be performed because real-name authentication has not been completed.",
+            ),
+            "Ecs.0067": Example(403, "Insufficient account balance."),
+            "Ecs.0068": Example(403, "This operation cannot be performed by partners."),
+            "Ecs.0069": Example(403, "You have not associated a payment method with your account."),
+            "Ecs.0070": Example(403, "Insufficient budget. Contact the enterprise administrator"),
+            "Ecs.0071": Example(
+                403, "This operation cannot be performed because your account has been suspended."
+            ),
             "Ecs.0030": Example(400, "The ECS has been frozen."),
             "403": Example(403, "(a page of a gateway)", ""),
         },
@@ -82,7 +90,7 @@ ERRORS: Final = table(
         },
         ErrorCode.CONFLICT: {
             "Ecs.0100": Example(400, "The ECS status does not meet requirements."),
-            "Ecs.0605": Example(400, "(the server is locked)"),
+            "Ecs.0605": Example(400, "ECS locked."),
             "Ecs.0603": Example(501, "Other commands are being executed. Try again 1 minute later."),
         },
         ErrorCode.INVALID_REQUEST: {

@@ -16,7 +16,8 @@ from domain.contracts.offers import ProviderName
 NAME: Final = ProviderName.TENCENT
 
 # Codes are matched by their longest listed beginning; HTTP status says nothing, errors come with 200.
-# Source: errorcodes of the SDK, whose texts are translated here; codes of the gateway and of the tag service.
+# Source: errorcodes of the SDK, whose texts are translated here or taken from its international edition; for
+# the gateway and the tag service, their SDKs and reports of their users.
 ERRORS: Final = table(
     {
         ErrorCode.THROTTLED: {
@@ -38,9 +39,13 @@ ERRORS: Final = table(
             "InvalidCredential": None,  # raised by the SDK before it sends anything
         },
         ErrorCode.FORBIDDEN: {
-            "AuthFailure.UnauthorizedOperation": Example(200, "(you are not authorized to RunInstances)"),
+            "AuthFailure.UnauthorizedOperation": Example(
+                200, "You are not authorized to perform this operation. Check your CAM policies"
+            ),
             "UnauthorizedOperation": Example(
-                200, "(you are not authorized to RunInstances)", "UnauthorizedOperation.MFANotFound"
+                200,
+                "Unauthorized operation. Make sure Multi-Factor Authentication (MFA) exists.",
+                "UnauthorizedOperation.MFANotFound",
             ),
             "AccountQualificationRestrictions": Example(200, "The account is not qualified."),
             "InvalidAccount": Example(
@@ -54,7 +59,7 @@ ERRORS: Final = table(
             "InvalidInstanceId.NotFound": Example(200, "No such instance was found."),
             "ResourceNotFound.InvalidInstanceIdNotFound": Example(200, "The instance id was not found."),
             # Of the tag service.
-            "InvalidParameterValue.ResourceIdInvalid": Example(200, "(the resource id is invalid)"),
+            "InvalidParameterValue.ResourceIdInvalid": Example(200, "Resource ID error."),
         },
         ErrorCode.CONFLICT: {
             "OperationDenied.InstanceOperationInProgress": Example(
@@ -63,7 +68,7 @@ ERRORS: Final = table(
             "MutexOperation.TaskRunning": Example(200, "The same task is running."),
             "ResourceInUse": Example(200, "The resource is in use."),
             # Of the tag service.
-            "FailedOperation.ResourceTagProcessing": Example(200, "(tags are being changed)"),
+            "FailedOperation.ResourceTagProcessing": Example(200, "The resource tag is being processed."),
             "UnsupportedOperation.InstanceState": Example(
                 200,
                 "Instances that are being made cannot do this.",
@@ -75,15 +80,19 @@ ERRORS: Final = table(
                 200, "The tag's key has illegal characters.", "FailedOperation.IllegalTagKey"
             ),
             "FailedOperation.TagKeyReserved": Example(200, "The tag's key is reserved."),
-            "InvalidAction": Example(200, "(the API has no such action)"),
-            "Invalid": Example(200, "(the image id is malformed)", "InvalidImageId.Malformed"),
+            "InvalidAction": Example(
+                200, "The request action=`RunInstances` is invalid or not found in service=`cvm`"
+            ),
+            "Invalid": Example(200, "Invalid image ID format.", "InvalidImageId.Malformed"),
             "Missing": Example(200, "A parameter is missing.", "MissingParameter"),
             "UnknownParameter": Example(200, "A parameter is unknown."),
             "ResourceNotFound": Example(
                 200, "No such placement group.", "ResourceNotFound.InvalidPlacementSet"
             ),
-            "NoSuchVersion": Example(200, "(the API has no such version)"),
-            "UnsupportedRegion": Example(200, "(the API is not in this region)"),
+            "NoSuchVersion": Example(
+                200, "The specified api version=`2017-03-12` does not exist in service=`cvm`."
+            ),
+            "UnsupportedRegion": Example(200, "The action not support this region."),
             "UnsupportedOperation": Example(200, "The operation is not supported."),
             "LimitExceeded": Example(
                 200, "An instance has at most five groups.", "LimitExceeded.AssociateUSGLimitExceeded"
