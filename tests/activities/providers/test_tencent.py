@@ -22,7 +22,8 @@ from activities.providers.tencent import (
     quote_from,
     stock_from,
 )
-from activities.providers.tencent_errors import ERRORS, NOT_OFFERED, classify
+from activities.providers.tencent_errors import ERRORS, NOT_OFFERED, classify, translate_errors
+from activities.providers.tencent_sdk import AnsweredError
 from domain.contracts.catalogue import CATALOGUE
 from domain.contracts.errors import ErrorCode, ProviderError
 from domain.contracts.instances import InstanceState, OfferQuery, Refusal
@@ -94,6 +95,24 @@ def connected() -> Iterator[tuple[TencentProvider, Recording]]:
 def test_classify_takes_the_longest_prefix(vendor_code: str, code: ErrorCode):
     assert classify(vendor_code, creating=False) is code
     assert classify(vendor_code, creating=True) is code
+
+
+@pytest.mark.parametrize(
+    ("message", "code"),
+    [
+        ("The spot instance offerings are out of stock.", ErrorCode.INSUFFICIENT_CAPACITY),
+        ("指定可用区竞价实例售罄。", ErrorCode.INSUFFICIENT_CAPACITY),
+        ("竞价实例类型配额不足", ErrorCode.QUOTA),
+        ("", ErrorCode.QUOTA),
+    ],
+)
+def test_spot_that_is_sold_out_is_no_quota_though_its_word_says_so(message: str, code: ErrorCode):
+    said = {}
+    for word in ("LimitExceeded.SpotQuota", "LimitExceeded.UserSpotQuota"):
+        with pytest.raises(ProviderError) as raised, translate_errors("RunInstances", creating=True):
+            raise AnsweredError(word, message)
+        said[word] = raised.value.code
+    assert said == {"LimitExceeded.SpotQuota": code, "LimitExceeded.UserSpotQuota": ErrorCode.QUOTA}
 
 
 @pytest.mark.parametrize("vendor_code", ["InternalError.TradeUnknownError", "InternalServerError", ""])
