@@ -8,7 +8,7 @@ from typing import Final
 
 from typing_extensions import override
 
-from domain.contracts.errors import MAX_MESSAGE_CHARS, ProviderError
+from domain.contracts.errors import MAX_MESSAGE_CHARS, ErrorCode, ProviderError
 from domain.contracts.instances import LaunchResult, Refusal
 
 _log = logging.getLogger(__name__)
@@ -62,7 +62,9 @@ def with_limit(answer: LaunchResult, answered: frozenset[str], read: Read, *, un
         read: One call.
         until: When it is too late for it, on the clock of ``time.monotonic``.
     """
-    if not isinstance(answer, Refusal) or answer.vendor_code not in answered:
+    if not isinstance(answer, Refusal) or answer.code is not ErrorCode.QUOTA:
+        return answer
+    if answer.vendor_code not in answered:
         return answer
     numbers = (
         _numbers(read) if time.monotonic() < until else _unread("no time left", "the purchase took long")

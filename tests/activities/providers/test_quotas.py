@@ -43,6 +43,7 @@ def test_quota_is_said_in_one_form(quota: Quota, text: str) -> None:
     [
         Created(instance_id="ins-1", zone="z"),
         Refusal(code=ErrorCode.INSUFFICIENT_CAPACITY, vendor_code="SoldOut"),
+        Refusal(code=ErrorCode.INSUFFICIENT_CAPACITY, vendor_code=WORD, message="sold out"),
         Refusal(code=ErrorCode.QUOTA, vendor_code="QuotaExceed.PrivateIpAddress"),
     ],
     ids=lambda answer: answer.kind,
