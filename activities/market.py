@@ -8,6 +8,7 @@ from typing import Final
 from temporalio import activity
 
 from activities.failures import as_application_error
+from activities.heartbeats import beating_thread
 from activities.providers.base import ProviderSource
 from activities.signatures import OffersAnswer, OffersRequest
 from activities.telemetry import metrics
@@ -38,9 +39,12 @@ class MarketActivities:
 
     @activity.defn(name="cloud.list_offers")
     def list_offers(self, request: OffersRequest) -> OffersAnswer:
-        """Price and stock of a region, sorted by key, at most 200: the dearest per GPU are left out first."""
+        """Price and stock of a region, sorted by key, at most 200: the dearest per GPU are left out first.
+
+        A reading that was begun is brought to its end, whoever called it back: others wait for it.
+        """
         shelf = self._shelf(request)
-        with shelf.lock:
+        with beating_thread(), activity.shield_thread_cancel_exception(), shelf.lock:
             now = datetime.now(UTC)
             stored = None if request.refresh else shelf.read_at
             if stored is None or now - stored > request.query.max_age:

@@ -109,14 +109,13 @@ class Sharers:
 
         The server's clock may be far from ours, so its times are only compared with each other.
         """
-        latest, now = max(told.values(), default=None), self._clock()
         found: dict[str, _Poll] = {}
         for name, at in told.items():
             before = known.get(name)
-            if before is not None and before.told == at:
-                found[name] = before
-            elif latest is not None:
-                # Of a worker that is new to us, the age of its poll counts: it may be long gone.
-                age = (latest - at).total_seconds() if before is None else 0.0
-                found[name] = _Poll(at, now - age)
+            if before is None:
+                # A worker that is new to us may be long gone: the age of its poll counts.
+                age = (max(told.values()) - at).total_seconds()
+                found[name] = _Poll(at, self._clock() - age)
+            else:
+                found[name] = before if before.told == at else _Poll(at, self._clock())
         return found

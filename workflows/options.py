@@ -105,8 +105,14 @@ def list_pool(region: RegionKey) -> ActivityOptions:
 
 
 def list_offers(region: RegionKey) -> ActivityOptions:
-    """Read price and stock."""
-    return _reading(region, within=timedelta(minutes=2))
+    """Read price and stock: up to four calls per type, each of which waits for its turn in the lane."""
+    return ActivityOptions(
+        task_queue=Lane.READINGS.queue(region),
+        start_to_close_timeout=timedelta(minutes=2),
+        schedule_to_close_timeout=timedelta(minutes=2),
+        heartbeat_timeout=timedelta(seconds=10),
+        retry_policy=_CLOUD_RETRY,
+    )
 
 
 def list_installation(region: RegionKey) -> ActivityOptions:

@@ -1,15 +1,16 @@
 import threading
+from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, CancelledError
 
 from activities.market import MAX_OFFERS, MarketActivities
 from activities.signatures import OffersAnswer, OffersRequest
 from domain.contracts.catalogue import instance_type
 from domain.contracts.errors import ErrorCode
 from domain.contracts.instances import OfferQuery
-from domain.contracts.offers import ProviderName, Stock
+from domain.contracts.offers import InstanceType, Offer, ProviderName, Stock
 from tests.activities.builders import a_fault, an_attempt, an_offer
 from tests.fakes.provider import REGION, FakeClouds, FakeProvider
 
@@ -69,6 +70,26 @@ def test_offers_asked_by_many_pools_at_once_are_read_once(
         thread.start()
     for thread in threads:
         thread.join()
+    assert cloud.count("offers") == 1
+
+
+def test_long_reading_beats_and_ends_though_it_was_called_back(
+    hands: MarketActivities, cloud: FakeProvider
+) -> None:
+    beats = threading.Semaphore(0)
+    attempt = an_attempt(heartbeat=timedelta(milliseconds=30), on_beat=lambda *_: beats.release())
+    read = cloud.offers
+
+    def slow(query: OfferQuery, types: Sequence[InstanceType]) -> list[Offer]:
+        assert all(beats.acquire(timeout=5) for _ in range(3)), "no sign of life"
+        attempt.cancel()
+        return read(query, types)
+
+    cloud.offers = slow  # type: ignore[method-assign]
+    query = OfferQuery(instance_types=("GT4.4XLARGE96",), max_age=timedelta(minutes=5))
+    with pytest.raises(CancelledError):
+        attempt.run(hands.list_offers, OffersRequest(region=REGION, query=query))
+    assert len(ask(hands).offers) == 2
     assert cloud.count("offers") == 1
 
 

@@ -65,6 +65,16 @@ def test_purchase_is_noticed_to_be_dead_after_its_heartbeat() -> None:
     assert shorter.get("heartbeat_timeout") == timedelta(seconds=3)
 
 
+def test_reading_of_offers_may_wait_for_many_turns_and_is_noticed_to_be_dead_soon() -> None:
+    chosen = options.list_offers(REGION)
+    assert (
+        chosen.get("start_to_close_timeout")
+        == chosen.get("schedule_to_close_timeout")
+        == timedelta(minutes=2)
+    )
+    assert chosen.get("heartbeat_timeout") == timedelta(seconds=10)
+
+
 def test_purchases_of_one_pool_share_its_fairness_key() -> None:
     priority = options.create_instance(REGION, fairness_key="uid-1").get("priority")
     assert priority is not None
