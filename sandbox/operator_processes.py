@@ -76,7 +76,7 @@ class Operator:
             name, command, self._environment(name), die_with_parent=self._config.die_with_parent
         )
 
-    def wait_ready(self, name: str, timeout_seconds: float = 30.0) -> None:
+    def wait_ready(self, name: str, timeout_seconds: float = 60.0) -> None:
         """Return when the process says that it is ready.
 
         Raises:
