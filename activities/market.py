@@ -1,6 +1,8 @@
-"""Price and stock of a region, read once for all pools that ask the same."""
+"""Price and stock of a region, each type read once for all pools that ask for it in the same zones."""
 
 import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Final
@@ -12,21 +14,32 @@ from activities.heartbeats import beating_thread
 from activities.providers.base import ProviderSource
 from activities.signatures import OffersAnswer, OffersRequest
 from activities.telemetry import metrics
+from activities.turns import patient
 from domain.contracts.catalogue import instance_type
 from domain.contracts.instances import OfferQuery
 from domain.contracts.offers import InstanceType, Offer, ProviderName, RegionKey, Stock
 
+_NEVER: Final = datetime.min.replace(tzinfo=UTC)
 MAX_OFFERS: Final = 200
 """Offers of one answer: a payload without a bound would one day be refused by the server."""
 
 
+@dataclass(frozen=True)
+class _Stored:
+    """The offers of one type."""
+
+    read_at: datetime
+    """When their reading began."""
+    offers: tuple[Offer, ...]
+
+
 class _Shelf:
-    """The last answer to one question, and the lock that lets only one caller ask it again."""
+    """What was read of a region's zones, and the lock that lets one caller at a time read what is missing."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.read_at: datetime | None = None
-        self.offers: tuple[Offer, ...] = ()
+        self.stored: dict[str, _Stored] = {}
+        """By the row that was asked for: node classes may describe a type differently."""
 
 
 class MarketActivities:
@@ -41,29 +54,45 @@ class MarketActivities:
     def list_offers(self, request: OffersRequest) -> OffersAnswer:
         """Price and stock of a region, sorted by key, at most 200: the dearest per GPU are left out first.
 
-        A reading that was begun is brought to its end, whoever called it back: others wait for it.
+        One that is called back ends between two calls, never within one.
         """
-        shelf = self._shelf(request)
+        query, shelf, asked_at = request.query, self._shelf(request), datetime.now(UTC)
+        rows = _rows(request.region.provider, query)
         with beating_thread(), activity.shield_thread_cancel_exception(), shelf.lock:
-            now = datetime.now(UTC)
-            stored = None if request.refresh else shelf.read_at
-            if stored is None or now - stored > request.query.max_age:
-                shelf.offers = self._read(request.region, request.query)
-                shelf.read_at = now
-                _show(request.region, shelf.offers, now)
-            return OffersAnswer(offers=shelf.offers)
+            # What others read while this one waited for the lock is new enough for anybody.
+            oldest = asked_at if request.refresh else asked_at - query.max_age
+            due = [row for row in rows if _read_at(shelf.stored.get(_key(row))) < oldest]
+            if due:
+                shelf.stored |= self._read(request.region, query, due)
+            offers = [offer for row in rows for offer in shelf.stored[_key(row)].offers]
+        best = sorted(offers, key=_worth)[:MAX_OFFERS]
+        return OffersAnswer(offers=tuple(sorted(best, key=lambda offer: offer.key)))
 
     def _shelf(self, request: OffersRequest) -> _Shelf:
-        question = request.query.model_dump_json(exclude={"max_age"})
+        query = request.query
+        where = f"{request.region}|{query.capacity_type}|{','.join(sorted(query.zones))}"
         with self._lock:
-            return self._shelves.setdefault(f"{request.region}|{question}", _Shelf())
+            return self._shelves.setdefault(where, _Shelf())
 
-    def _read(self, region: RegionKey, query: OfferQuery) -> tuple[Offer, ...]:
-        types = _rows(region.provider, query)
-        with as_application_error():
-            offers = self._providers.provider(region).offers(query, types)
-        best = sorted(offers, key=_worth)[:MAX_OFFERS]
-        return tuple(sorted(best, key=lambda offer: offer.key))
+    def _read(self, region: RegionKey, query: OfferQuery, rows: list[InstanceType]) -> dict[str, _Stored]:
+        """Offers of these rows, by row; of one that is not sold there are none."""
+        now = datetime.now(UTC)
+        wanted = query.model_copy(update={"instance_types": tuple(row.name for row in rows)})
+        with patient(), as_application_error():
+            found = self._providers.provider(region).offers(wanted, rows)
+        _show(region, found, now)
+        return {
+            _key(row): _Stored(now, tuple(offer for offer in found if offer.instance_type.name == row.name))
+            for row in rows
+        }
+
+
+def _key(row: InstanceType) -> str:
+    return row.model_dump_json()
+
+
+def _read_at(stored: _Stored | None) -> datetime:
+    return stored.read_at if stored is not None else _NEVER
 
 
 def _rows(provider: ProviderName, query: OfferQuery) -> list[InstanceType]:
@@ -85,7 +114,7 @@ def _worth(offer: Offer) -> tuple[bool, Decimal, str]:
     return (offer.price is None or offer.stock is Stock.NONE, per_gpu, offer.key)
 
 
-def _show(region: RegionKey, offers: tuple[Offer, ...], now: datetime) -> None:
+def _show(region: RegionKey, offers: Sequence[Offer], now: datetime) -> None:
     metrics.OFFERS_READ_TIME.labels(region.provider.value, region.account, region.region).set(now.timestamp())
     for offer in offers:
         if offer.price is not None:

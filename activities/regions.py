@@ -23,6 +23,7 @@ from activities.signatures import (
     WatchRegionRequest,
 )
 from activities.telemetry import metrics
+from activities.turns import patient
 from domain.contracts.errors import KEYS_REFUSED, ErrorCode, ProviderError
 from domain.contracts.facts import OwnedMachine, RegionHealth, RegionObservation, RegionState
 from domain.contracts.installation import Installation
@@ -150,7 +151,7 @@ class RegionActivities:
     def list_installation(self, request: InstallationRequest) -> InstallationReading:
         """Every machine of this installation in one region that is not ended; one or two lists."""
         as_of = datetime.now(UTC)
-        with as_application_error():
+        with patient(), as_application_error():
             provider = self._providers.provider(request.region)
             ours = provider.list_tagged({TAG_INSTALLATION: self._installation.id})
             retained = self._read_retained(provider, request, as_of)
@@ -183,7 +184,7 @@ class RegionActivities:
         looked_at = self._left_at.get(str(request.region), _NEVER)
         if as_of - looked_at < timedelta(seconds=request.interval_seconds):
             return LeftoversReading(as_of=looked_at)
-        with as_application_error():
+        with patient(), as_application_error():
             provider = self._providers.provider(request.region)
             found = sorted(provider.leftovers({TAG_INSTALLATION: self._installation.id}), key=lambda f: f.id)
             since = self._left_since.get(str(request.region), {})

@@ -17,6 +17,7 @@ from temporalio import activity
 from activities.directory import PoolDirectory
 from activities.providers.base import Capability, Provider
 from activities.telemetry import metrics
+from activities.turns import patient
 from domain.contracts.errors import ProviderError
 from domain.contracts.facts import OwnedMachine, OwnershipQuestion
 from domain.contracts.offers import RegionKey
@@ -122,7 +123,8 @@ class Renewals:
         at = now + self._ahead
         outcome = "failed"
         try:
-            await asyncio.to_thread(provider.renew_dead_man, batch, at)
+            with patient():
+                await asyncio.to_thread(provider.renew_dead_man, batch, at)
             outcome = "renewed"
             self._sight.times |= dict.fromkeys(batch, at)
         finally:

@@ -139,14 +139,11 @@ class Operator:
         """The whole environment of one process."""
         root = str(Path(__file__).resolve().parent.parent)
         kind = kind_of(name)
-        # Started again after a kill, it is the same worker to the others.
-        named = {"SPOTGPU_WORKER_NAME": name} if kind == WORKER else {}
         return {
             **self._config.base,
             "HOME": str(self._home),
             "PYTHONPATH": root,
             "PYTHONUNBUFFERED": "1",
-            **named,
             **self._config.environment,
             "TEMPORAL_ADDRESS": self._config.temporal[kind],
             "SPOTGPU_KUBECONFIG": str(self._config.kubeconfigs[kind]),

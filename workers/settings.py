@@ -51,9 +51,6 @@ class Settings(BaseSettings):
     ``tencent=http://127.0.0.1:8001``: simulators and private gateways. Default: the vendors' own."""
     operator_namespace: str = "spotgpu-system"
     """Namespace of the operator: its Secrets, its installation ConfigMap and its Leases live there."""
-    worker_name: str = ""
-    """Name of a worker in Temporal, another one for each: workers share their budgets of calls by these, and
-    one that starts again under its old name takes its old share. Default: host and process."""
     kubeconfig: str = ""
     """File with the address and identity for the Kubernetes API. Default: the pod's service account, else
     ``KUBECONFIG`` or the file in the home folder, as kubectl does."""

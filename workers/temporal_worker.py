@@ -2,12 +2,12 @@
 
 import asyncio
 import logging
-import os
 import socket
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from typing import Final
+from urllib.parse import urlsplit
 
 from temporalio.client import Client
 from temporalio.service import RPCError
@@ -39,11 +39,12 @@ async def run_worker(settings: Settings, stop: asyncio.Event) -> None:
     async with AsyncExitStack() as stack:
         health = Health()
         address = await stack.enter_async_context(serve(health, settings.health_host, settings.health_port))
-        name = settings.worker_name or f"{socket.gethostname()}:{os.getpid()}"
+        # Of the workers of a host each has a port of its own, and has it again when it is started again.
+        identity = f"spotgpu-worker@{socket.gethostname()}:{urlsplit(address).port}"
         health.waits_for = "Kubernetes API"
         cluster = await stack.enter_async_context(await connect_cluster(settings))
         health.waits_for = "Temporal"
-        client = await connect_temporal(settings, f"spotgpu-worker@{name}")
+        client = await connect_temporal(settings, identity)
         await search_attributes.check(client)
         installation = await read_or_make(cluster, settings.operator_namespace)
         sharers = Sharers(client, settings.regions)
@@ -61,15 +62,14 @@ async def run_worker(settings: Settings, stop: asyncio.Event) -> None:
         stack.callback(hands.registry.close)
         workers = build_workers(settings, client, hands)
         running = [asyncio.create_task(worker.run(), name=worker.task_queue) for worker in workers]
-        for standing in (keep_syncs(client, settings), keep_counting(sharers)):
-            stack.callback(asyncio.create_task(standing).cancel)
+        keeping = _begin_keeping(client, settings, sharers, stack)
         try:
             await _begin_standing_work(client, settings)
             health.waits_for = ""
             regions = [str(region) for region in settings.regions]
             of = {"installation": installation.id, "epoch": installation.epoch}
             _log.info("Worker serves", extra={"address": address, **of, "regions": regions})
-            await _until(stop, running)
+            await _until(stop, [*running, *keeping])
         finally:
             health.waits_for = "shutdown"
             await _drain(workers, running)
@@ -94,6 +94,19 @@ async def tell_of_accounts(settings: Settings, secrets: OperatorSecrets) -> None
         problem = await check_account(secrets, name)
         if problem:
             _log.error("Account cannot be used until its Secret is right", extra={"problem": problem})
+
+
+def _begin_keeping(
+    client: Client, settings: Settings, sharers: Sharers, stack: AsyncExitStack
+) -> "list[asyncio.Task[None]]":
+    """What goes on beside the queues until the stack is left."""
+    keeping = [
+        asyncio.create_task(keep_syncs(client, settings), name="looking after syncs"),
+        asyncio.create_task(keep_counting(sharers), name="counting workers"),
+    ]
+    for task in keeping:
+        stack.callback(task.cancel)
+    return keeping
 
 
 async def _begin_standing_work(client: Client, settings: Settings) -> None:
@@ -126,7 +139,7 @@ async def keep_counting(sharers: Sharers, every: timedelta = _COUNT_EVERY) -> No
 
 
 async def _until(stop: asyncio.Event, running: Sequence["asyncio.Task[None]"]) -> None:
-    """Wait for the signal, or for a worker that ends by itself, which none should."""
+    """Wait for the signal, or for a part of this worker that ends by itself, which none should."""
     stopping = asyncio.create_task(stop.wait())
     try:
         done, _ = await asyncio.wait({stopping, *running}, return_when=asyncio.FIRST_COMPLETED)
@@ -135,7 +148,7 @@ async def _until(stop: asyncio.Event, running: Sequence["asyncio.Task[None]"]) -
         await asyncio.wait({stopping})
     for task in done - {stopping}:
         task.result()
-        raise RuntimeError(f"worker of queue {task.get_name()} ended by itself")
+        raise RuntimeError(f"{task.get_name()} ended by itself")
 
 
 async def _drain(workers: Sequence[Worker], running: Sequence["asyncio.Task[None]"]) -> None:

@@ -73,7 +73,7 @@ def test_offers_asked_by_many_pools_at_once_are_read_once(
     assert cloud.count("offers") == 1
 
 
-def test_long_reading_beats_and_ends_though_it_was_called_back(
+def test_long_reading_beats_and_no_call_of_it_is_broken_off(
     hands: MarketActivities, cloud: FakeProvider
 ) -> None:
     beats = threading.Semaphore(0)
@@ -85,12 +85,40 @@ def test_long_reading_beats_and_ends_though_it_was_called_back(
         attempt.cancel()
         return read(query, types)
 
-    cloud.offers = slow  # type: ignore[method-assign]
+    cloud.offers = slow  # type: ignore[method-assign]  # calls it back on the way
     query = OfferQuery(instance_types=("GT4.4XLARGE96",), max_age=timedelta(minutes=5))
     with pytest.raises(CancelledError):
         attempt.run(hands.list_offers, OffersRequest(region=REGION, query=query))
     assert len(ask(hands).offers) == 2
     assert cloud.count("offers") == 1
+
+
+def test_type_that_another_pool_asked_for_is_not_read_again(cloud: FakeProvider) -> None:
+    small, large = "GT4.4XLARGE96", "GT4.41XLARGE948"
+    asked: list[list[str]] = []
+    read = cloud.offers
+
+    def recorded(query: OfferQuery, types: Sequence[InstanceType]) -> list[Offer]:
+        asked.append([row.name for row in types])
+        assert query.instance_types == tuple(asked[-1])
+        return read(query, types)
+
+    cloud.offers = recorded  # type: ignore[method-assign]  # records
+    hands = MarketActivities(FakeClouds(cloud))
+    assert len(ask(hands, small).offers) == 2
+    assert len(ask(hands, large, small).offers) == 2, (
+        "those of one type are there, of the other there are none"
+    )
+    assert ask(hands, large).offers == ()
+    assert asked == [[small], [large]]
+
+
+def test_types_of_other_zones_are_another_answer(hands: MarketActivities, cloud: FakeProvider) -> None:
+    query = OfferQuery(instance_types=("GT4.4XLARGE96",), zones=("ap-guangzhou-6",))
+    for _ in range(2):
+        an_attempt().run(hands.list_offers, OffersRequest(region=REGION, query=query))
+        ask(hands)
+    assert cloud.count("offers") == 2
 
 
 def test_offers_that_failed_are_asked_again(hands: MarketActivities, cloud: FakeProvider) -> None:

@@ -76,7 +76,7 @@ class WayOfOneWorker(InstrumentedProvider):
 async def lanes(client: Client, cloud: FakeProvider, paces: LanePaces) -> AsyncIterator[None]:
     """Two workers that share the purchases, one for each other lane, and a sync that eases."""
     target = client.service_client.config.target_host
-    # The same names in each test: the server still tells of the workers of the one before.
+    # The same names in each test: those of the one before do not count beside them.
     clients = [
         await Client.connect(target, data_converter=DATA_CONVERTER, identity=name)
         for name in ("worker-one", "worker-two")
@@ -130,10 +130,10 @@ async def lanes(client: Client, cloud: FakeProvider, paces: LanePaces) -> AsyncI
 
 
 async def count_all(sharers: Sequence[Sharers]) -> bool:
-    """Let each worker count once; true when each found both."""
+    """Let each worker count once; true when each found both, and those of the tests before, if they linger."""
     for who in sharers:
         await who.look()
-    return all(who.count(REGION) == len(sharers) for who in sharers)
+    return all(who.count(REGION) >= len(sharers) for who in sharers)
 
 
 async def ease_for_ever(paces: LanePaces) -> None:
