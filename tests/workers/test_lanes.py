@@ -130,7 +130,7 @@ async def lanes(client: Client, cloud: FakeProvider, paces: LanePaces) -> AsyncI
 
 
 async def count_all(sharers: Sequence[Sharers]) -> bool:
-    """Let each worker count once; true when each found both, and those of the tests before, if they linger."""
+    """Let each worker count once; true when each found both, and those of earlier tests that linger."""
     for who in sharers:
         await who.look()
     return all(who.count(REGION) >= len(sharers) for who in sharers)
