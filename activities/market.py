@@ -29,7 +29,7 @@ class _Stored:
     """The offers of one type."""
 
     read_at: datetime
-    """When their reading began."""
+    """When their reading ended. It may take longer than they may be old, and all who waited for it are served."""
     offers: tuple[Offer, ...]
 
 
@@ -56,7 +56,7 @@ class MarketActivities:
 
         One that is called back ends between two calls, never within one.
         """
-        query, shelf, asked_at = request.query, self._shelf(request), datetime.now(UTC)
+        query, asked_at, shelf = request.query, datetime.now(UTC), self._shelf(request)
         rows = _rows(request.region.provider, query)
         with beating_thread(), activity.shield_thread_cancel_exception(), shelf.lock:
             # What others read while this one waited for the lock is new enough for anybody.
@@ -76,10 +76,10 @@ class MarketActivities:
 
     def _read(self, region: RegionKey, query: OfferQuery, rows: list[InstanceType]) -> dict[str, _Stored]:
         """Offers of these rows, by row; of one that is not sold there are none."""
-        now = datetime.now(UTC)
         wanted = query.model_copy(update={"instance_types": tuple(row.name for row in rows)})
         with patient(), as_application_error():
             found = self._providers.provider(region).offers(wanted, rows)
+        now = datetime.now(UTC)
         _show(region, found, now)
         return {
             _key(row): _Stored(now, tuple(offer for offer in found if offer.instance_type.name == row.name))

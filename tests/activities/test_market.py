@@ -1,6 +1,7 @@
 import threading
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from temporalio.exceptions import ApplicationError, CancelledError
@@ -111,6 +112,34 @@ def test_type_that_another_pool_asked_for_is_not_read_again(cloud: FakeProvider)
     )
     assert ask(hands, large).offers == ()
     assert asked == [[small], [large]]
+
+
+def test_reading_that_lasts_longer_than_it_may_be_old_serves_all_who_waited_for_it(
+    cloud: FakeProvider,
+) -> None:
+    asked, both_asked, read = threading.Semaphore(0), threading.Event(), cloud.offers
+
+    class Hands(MarketActivities):
+        def _shelf(self, request: OffersRequest) -> Any:
+            asked.release()
+            return super()._shelf(request)
+
+    def slow(query: OfferQuery, types: Sequence[InstanceType]) -> list[Offer]:
+        assert both_asked.wait(5)
+        return read(query, types)
+
+    cloud.offers = slow  # type: ignore[method-assign]  # lasts until the second one has asked
+    hands = Hands(FakeClouds(cloud))
+    threads = [
+        threading.Thread(target=ask, args=(hands,), kwargs={"max_age": timedelta(0)}) for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+        assert asked.acquire(timeout=5)
+    both_asked.set()
+    for thread in threads:
+        thread.join()
+    assert cloud.count("offers") == 1
 
 
 def test_types_of_other_zones_are_another_answer(hands: MarketActivities, cloud: FakeProvider) -> None:
