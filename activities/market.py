@@ -29,7 +29,7 @@ class _Stored:
     """The offers of one type."""
 
     read_at: datetime
-    """When their reading ended. It may take longer than they may be old, and all who waited for it are served."""
+    """When their reading ended: it may last longer than they may be old, and serves all who waited for it."""
     offers: tuple[Offer, ...]
 
 
