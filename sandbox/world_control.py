@@ -6,7 +6,8 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
+from functools import partial
 from typing import Any
 
 from aiohttp import web
@@ -19,6 +20,18 @@ from sandbox.ports import HOST
 from sandbox.tcp_faults import Direction, TcpFaults
 
 _PREFIX = "/_sandbox"
+_MACHINE_FAULT = [field.name for field in fields(MachineFault)]
+_RULE = [field.name for field in fields(Rule)]
+_SWITCHES = {
+    f"GET {_PREFIX}/status": "Machines with their phase, and how often they asked the API server.",
+    f"POST {_PREFIX}/machines/faults": f"Fault of the next machines: {', '.join(_MACHINE_FAULT)}.",
+    f"DELETE {_PREFIX}/machines/faults": "Forget the faults that no machine had yet.",
+    f"POST {_PREFIX}/proxies/{{name}}/{{switch}}": "A cloud's: refuse, accept. Of raw connections, too: "
+    "cut, hold, release, delay?seconds=.",
+    f"POST {_PREFIX}/rules/{{name}}": f"Rule of a cloud's proxy: {', '.join(_RULE)}.",
+    f"DELETE {_PREFIX}/rules/{{name}}": "Forget its rules.",
+    f"GET {_PREFIX}/hits/{{name}}": "Requests that its rules hit.",
+}
 
 
 class WorldControl:
@@ -42,10 +55,14 @@ class WorldControl:
         app = web.Application()
         app.router.add_get(f"{_PREFIX}/status", self._status)
         app.router.add_post(f"{_PREFIX}/machines/faults", self._add_machine_fault)
+        app.router.add_delete(f"{_PREFIX}/machines/faults", self._clear_machine_faults)
         app.router.add_route("*", _PREFIX + "/proxies/{name}/{switch}", self._switch)
         app.router.add_post(_PREFIX + "/rules/{name}", self._add_rule)
         app.router.add_delete(_PREFIX + "/rules/{name}", self._clear_rules)
         app.router.add_get(_PREFIX + "/hits/{name}", self._hits)
+        app.router.add_get(_PREFIX, self._index)
+        app.router.add_get(f"{_PREFIX}/", self._index)
+        app.router.add_route("*", "/{path:.*}", _no_such_switch)
         runner = self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await runner.setup()
         await web.TCPSite(runner, HOST, port).start()
@@ -54,6 +71,11 @@ class WorldControl:
         """Stop listening."""
         if self._runner is not None:
             await self._runner.cleanup()
+
+    async def _index(self, _: web.Request) -> web.Response:
+        """What there is to read and to switch, and the proxies by name."""
+        view = {**_SWITCHES, "proxies": [*self._tcp, *self._http]}
+        return web.json_response(view, dumps=partial(json.dumps, indent=1))
 
     async def _status(self, _: web.Request) -> web.Response:
         lives = [
@@ -77,6 +99,10 @@ class WorldControl:
             self._machines.faults.append(MachineFault(**fields))
         except (TypeError, ValueError) as error:
             raise web.HTTPBadRequest(text=f"not a fault of machines: {error}") from error
+        return web.json_response({})
+
+    async def _clear_machine_faults(self, _: web.Request) -> web.Response:
+        self._machines.faults.clear()
         return web.json_response({})
 
     async def _switch(self, request: web.Request) -> web.Response:
@@ -133,8 +159,12 @@ async def _switch_tcp(proxy: TcpFaults, switch: str, query: Mapping[str, str]) -
             raise _unknown(f"switch {switch}", ["accept", "refuse", "cut", "hold", "release", "delay"])
 
 
+async def _no_such_switch(request: web.Request) -> web.Response:
+    raise _unknown(f"switch {request.method} {request.path}", [*_SWITCHES])
+
+
 def _unknown(what: str, known: list[str]) -> web.HTTPNotFound:
-    return web.HTTPNotFound(text=f"no {what}; there are {', '.join(known)}")
+    return web.HTTPNotFound(text=f"no {what}; there are {', '.join(known)}\n")
 
 
 class WorldControlError(Exception):
@@ -174,6 +204,10 @@ class WorldClient:
     def add_machine_fault(self, fault: Mapping[str, object]) -> None:
         """Let something be wrong with the next machine; fields as ``sandbox.machines.MachineFault``."""
         self._call("POST", "machines/faults", fault)
+
+    def clear_machine_faults(self) -> None:
+        """Forget the faults that no machine had yet."""
+        self._call("DELETE", "machines/faults")
 
     def _call(self, method: str, path: str, body: Mapping[str, object] | None = None) -> bytes:
         address = f"{self.base_url}{_PREFIX}/{path}"

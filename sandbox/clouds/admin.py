@@ -1,17 +1,20 @@
 """The switches of a simulated cloud over HTTP: ``/_sandbox/...``, JSON both ways, loopback only."""
 
-from collections.abc import Awaitable, Callable
+import inspect
+import json
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, ValidationError
 
 from sandbox.clouds.cloud import Cloud
-from sandbox.clouds.faults import FaultRequest
+from sandbox.clouds.faults import Fault, FaultRequest
 from sandbox.clouds.hooks import Hook
 from sandbox.clouds.ledger import Machine, MachineState
 from sandbox.clouds.requests import RequestRecord
@@ -136,38 +139,68 @@ class LedgerView(BaseModel):
 _Model = TypeVar("_Model", bound=BaseModel)
 _Route = Callable[[web.Request], Awaitable[web.Response]]
 
+_BODIES: Final[Mapping[str, type[BaseModel]]] = {
+    "POST faults": Fault,
+    "POST hooks": Hook,
+    "POST reclaim": ReclaimRequest,
+    "POST warn": MachineRequest,
+    "POST terminate": MachineRequest,
+    "POST stock": StockRequest,
+    "POST price": PriceRequest,
+    "POST replay": ReplayRequest,
+    "POST settings": SettingsRequest,
+    "POST account": AccountRequest,
+}
+"""What each switch takes, for the list of them; of ``faults`` what each fault has."""
+
 
 class AdminApi:
     """Routes of the switches of one cloud."""
 
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
+        self._routes: dict[str, _Route] = {
+            "GET instances": self.instances,
+            "GET ledger": self.ledger,
+            "GET requests": self.requests,
+            "GET faults": self.faults,
+            "POST faults": self.set_faults,
+            "DELETE faults": self.clear_faults,
+            "GET hooks": self.hooks,
+            "POST hooks": self.set_hook,
+            "DELETE hooks": self.clear_hooks,
+            "POST hooks/{id}/release": self.release_hook,
+            "POST reclaim": self.reclaim,
+            "POST warn": self.warn,
+            "POST terminate": self.terminate,
+            "POST stock": self.stock,
+            "POST price": self.price,
+            "POST replay": self.replay,
+            "POST settings": self.change_settings,
+            "POST account": self.change_account,
+        }
 
     def add_routes(self, app: web.Application) -> None:
         """Register every route below ``/_sandbox``; an unknown one is a 404, never the vendor's API."""
-        routes: dict[tuple[str, str], _Route] = {
-            ("GET", "instances"): self.instances,
-            ("GET", "ledger"): self.ledger,
-            ("GET", "requests"): self.requests,
-            ("GET", "faults"): self.faults,
-            ("POST", "faults"): self.set_faults,
-            ("DELETE", "faults"): self.clear_faults,
-            ("GET", "hooks"): self.hooks,
-            ("POST", "hooks"): self.set_hook,
-            ("DELETE", "hooks"): self.clear_hooks,
-            ("POST", "hooks/{id}/release"): self.release_hook,
-            ("POST", "reclaim"): self.reclaim,
-            ("POST", "warn"): self.warn,
-            ("POST", "terminate"): self.terminate,
-            ("POST", "stock"): self.stock,
-            ("POST", "price"): self.price,
-            ("POST", "replay"): self.replay,
-            ("POST", "settings"): self.change_settings,
-            ("POST", "account"): self.change_account,
-        }
-        for (method, path), route in routes.items():
+        for switch, route in self._routes.items():
+            method, path = switch.split()
             app.router.add_route(method, f"{PREFIX}/{path}", route)
-        app.router.add_route("*", PREFIX + "/{path:.*}", _unknown)
+        app.router.add_get(PREFIX, self.index)
+        app.router.add_get(f"{PREFIX}/", self.index)
+        app.router.add_route("*", PREFIX + "/{path:.*}", self.unknown)
+
+    async def index(self, _: web.Request) -> web.Response:
+        """What there is to read and to switch."""
+        switches = {
+            switch.replace(" ", f" {PREFIX}/"): _explained(switch, route)
+            for switch, route in self._routes.items()
+        }
+        return web.json_response(switches, dumps=partial(json.dumps, indent=1))
+
+    async def unknown(self, request: web.Request) -> web.Response:
+        """Name what there is instead."""
+        known = ", ".join(self._routes)
+        raise web.HTTPNotFound(text=f"no such switch: {request.method} {request.path}; there are {known}\n")
 
     async def instances(self, request: web.Request) -> web.Response:
         """``?state=live`` narrows to machines that hold capacity; ``?tag.KEY=VALUE`` by tag."""
@@ -205,7 +238,7 @@ class AdminApi:
         return _json([report.model_dump(mode="json") for report in self._cloud.faults.reports()])
 
     async def set_faults(self, request: web.Request) -> web.Response:
-        """Switch faults on; answers their numbers."""
+        """Switch faults on, as {"faults": [{...}]}; answers their numbers."""
         body = await _body(request, FaultRequest)
         return _json({"ids": [self._cloud.faults.set(fault) for fault in body.faults]})
 
@@ -381,12 +414,15 @@ async def _body(request: web.Request, model: type[_Model]) -> _Model:
         raise _bad(str(exc)) from exc
 
 
-async def _unknown(request: web.Request) -> web.Response:
-    raise web.HTTPNotFound(text=f"no such switch: {request.method} {request.path}")
+def _explained(switch: str, route: _Route) -> dict[str, object]:
+    """The first line of a route's docstring, and the fields of its body."""
+    body = _BODIES.get(switch)
+    does: dict[str, object] = {"does": (inspect.getdoc(route) or "").partition("\n")[0]}
+    return does if body is None else {**does, "fields": list(body.model_fields)}
 
 
 def _bad(text: str) -> web.HTTPBadRequest:
-    return web.HTTPBadRequest(text=text)
+    return web.HTTPBadRequest(text=f"{text}\n")
 
 
 def _json(value: object) -> web.Response:

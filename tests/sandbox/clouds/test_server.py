@@ -1,3 +1,4 @@
+import json
 import subprocess
 import sys
 import threading
@@ -224,7 +225,7 @@ def test_replay_takes_stock_from_a_recording(world: Served, tmp_path: Path):
         (lambda control: control.run_out("ap-nowhere-1"), "no zone 'ap-nowhere-1'"),
         (lambda control: control.release_hook(99), "no hook 99"),
         (lambda control: control._call("POST", "stock"), "Field required|JSON"),
-        (lambda control: control._call("GET", "nothing"), "no such switch"),
+        (lambda control: control._call("GET", "nothing"), "no such switch.*GET ledger.*POST stock"),
         (lambda control: control._call("GET", "requests", query={"after": "x"}), "record's number"),
         (lambda control: control._call("DELETE", "faults", query={"id": "x"}), "fault's number"),
     ],
@@ -232,6 +233,19 @@ def test_replay_takes_stock_from_a_recording(world: Served, tmp_path: Path):
 def test_wrong_switch_says_what_is_wrong(world: Served, switch: Callable[[CloudControl], object], says: str):
     with pytest.raises(ControlError, match=says):
         switch(world.control)
+
+
+@pytest.mark.parametrize("path", ["", "/"])
+def test_switches_are_listed_with_their_fields(world: Served, path: str):
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(f"{world.base_url}/_sandbox{path}") as answer:
+        listed = json.load(answer)
+    assert listed["POST /_sandbox/reclaim"]["fields"] == ["id", "notice_seconds"]
+    assert "kind" in listed["POST /_sandbox/faults"]["fields"]
+    assert all(switch["does"] for switch in listed.values())
+    assert {name for name, switch in listed.items() if "fields" in switch} == {
+        name for name in listed if name.startswith("POST") and not name.endswith("/release")
+    }
 
 
 def test_listener_hears_a_machine_start_and_lose_power(world: Served):
