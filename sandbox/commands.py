@@ -25,6 +25,7 @@ from sandbox.control_plane.launcher import ControlPlaneError
 from sandbox.control_plane.processes import ProcessError
 from sandbox.expectation import ExpectationError
 from sandbox.observer import NotThereError
+from sandbox.operator_processes import Operator
 from sandbox.run_folder import StackFolder, default_folder
 from sandbox.shortened import shortened_lines
 from sandbox.stack import Stack, StackError, StackOptions
@@ -66,7 +67,11 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="spotgpu sandbox", description="The outside world in miniature.")
+    parser = argparse.ArgumentParser(
+        prog="spotgpu sandbox",
+        description="The outside world in miniature.",
+        epilog="How to let a cloud throttle, refuse, vanish and more: docs/sandbox.md.",
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     up = commands.add_parser("up", help="start everything and let it run")
     _add_choices_of_up(up)
@@ -243,6 +248,7 @@ def _introduce(stack: Stack) -> None:
     kubectl = f"KUBECONFIG={stack.cluster.kubeconfig} {_kubectl(stack)}"
     _say_shortened()
     _say_addresses(stack)
+    _say("To let something go wrong, see docs/sandbox.md.")
     _say("Try next:")
     _say(f"  {kubectl} apply -f {DEMO_POOL}")
     _say(f"  {kubectl} get gsp -w")
@@ -253,8 +259,13 @@ def _say_addresses(stack: Stack) -> None:
     _say(f"Temporal UI  {stack.temporal.ui_url}")
     _say(f"Temporal     {stack.temporal.address}")
     _say(f"KUBECONFIG   {stack.cluster.kubeconfig}")
-    for name in ("worker", "bridge"):
-        _say(f"metrics      {stack.operator.metrics_url(name)} ({name})")
+    for line in metrics_lines(stack.operator):
+        _say(line)
+
+
+def metrics_lines(operator: Operator) -> list[str]:
+    """One line for each process, for people."""
+    return [f"metrics      {operator.metrics_url(name)} ({name})" for name in operator.names]
 
 
 def _logs(folder: StackFolder) -> str:

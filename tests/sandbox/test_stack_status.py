@@ -7,9 +7,10 @@ import pytest
 
 from domain.contracts.offers import ProviderName
 from sandbox.boot_script import JoinLine
-from sandbox.commands import main
+from sandbox.commands import main, metrics_lines
 from sandbox.control_plane.binaries import PROGRAMS
 from sandbox.node_api import ApiAccess
+from sandbox.operator_processes import Operator, OperatorConfig
 from sandbox.run_folder import StackFolder, StackRecord
 from sandbox.stack import Stack
 from sandbox.world_config import CloudConfig, WorldConfig
@@ -69,3 +70,13 @@ def test_record_of_a_clone_that_is_gone_bars_nothing(broken_off: Stack, tmp_path
     )
     world.save(broken_off.folder.world)
     assert not any(part.answers for part in broken_off.status())
+
+
+def test_metrics_of_every_process_are_shown(tmp_path: Path) -> None:
+    folder = StackFolder(tmp_path)
+    ports = {"worker": 1, "bridge": 2, "worker-2": 3}
+    config = OperatorConfig({}, {}, {}, health_ports=ports, base={}, die_with_parent=True)
+    lines = metrics_lines(Operator(config, folder.processes(), tmp_path))
+    assert [line.split()[1:] for line in lines] == [
+        [f"http://127.0.0.1:{port}/metrics", f"({name})"] for name, port in ports.items()
+    ]
