@@ -203,7 +203,7 @@ class AdminApi:
         raise web.HTTPNotFound(text=f"no such switch: {request.method} {request.path}; there are {known}\n")
 
     async def instances(self, request: web.Request) -> web.Response:
-        """``?state=live`` narrows to machines that hold capacity; ``?tag.KEY=VALUE`` by tag."""
+        """Machines; ?state=live narrows to those that hold capacity, ?tag.KEY=VALUE by tag."""
         tags = {key[4:]: value for key, value in request.query.items() if key.startswith("tag.")}
         ledger = self._cloud.ledger
         machines = ledger.live() if request.query.get("state") == "live" else ledger.all()
@@ -211,7 +211,7 @@ class AdminApi:
         return _json([self._view(machine).model_dump(mode="json") for machine in wanted])
 
     async def ledger(self, _: web.Request) -> web.Response:
-        """Totals."""
+        """Totals: machines, cost, requests by action."""
         machines = self._cloud.ledger.all()
         by_state = {state.value: sum(m.state is state for m in machines) for state in MachineState}
         view = LedgerView(
@@ -225,7 +225,7 @@ class AdminApi:
         return _json(view.model_dump(mode="json"))
 
     async def requests(self, request: web.Request) -> web.Response:
-        """``?action=`` and ``?after=`` (a record's number) narrow."""
+        """The request log; ?action= and ?after= (a record's number) narrow."""
         try:
             after = int(request.query.get("after", "0"))
         except ValueError as exc:
@@ -234,7 +234,7 @@ class AdminApi:
         return _json([_record_view(record) for record in records])
 
     async def faults(self, _: web.Request) -> web.Response:
-        """Switches that are on."""
+        """Faults that are on, with how often each struck."""
         return _json([report.model_dump(mode="json") for report in self._cloud.faults.reports()])
 
     async def set_faults(self, request: web.Request) -> web.Response:
@@ -243,7 +243,7 @@ class AdminApi:
         return _json({"ids": [self._cloud.faults.set(fault) for fault in body.faults]})
 
     async def clear_faults(self, request: web.Request) -> web.Response:
-        """Switch off all, or ``?id=``."""
+        """Switch off all faults, or ?id= one."""
         number = request.query.get("id", "")
         if number and not number.isdecimal():
             raise _bad("id must be a fault's number")

@@ -22,6 +22,7 @@ WIRED = {
     "orphan_policy",
     "operator_namespace",
 }
+POOL_SETTINGS = set(PoolSettings.model_fields) - WIRED
 
 
 def targets() -> set[str]:
@@ -49,7 +50,7 @@ def test_every_target_has_one_line_of_help() -> None:
 def test_operations_list_every_setting_of_the_operator() -> None:
     text = text_of("docs/operations.md")
     names = {f"SPOTGPU_{field.upper()}" for field in Settings.model_fields} - {"SPOTGPU_POOL"}
-    names |= {f"SPOTGPU_POOL__{field.upper()}" for field in set(PoolSettings.model_fields) - WIRED}
+    names |= {f"SPOTGPU_POOL__{field.upper()}" for field in POOL_SETTINGS}
     assert {name for name in names if f"`{name}`" not in text} == set()
 
 
@@ -58,6 +59,20 @@ def test_operations_list_only_settings_that_exist() -> None:
     known |= {f"SPOTGPU_POOL__{field.upper()}" for field in PoolSettings.model_fields}
     named = set(re.findall(r"`(SPOTGPU_[A-Z_]+[A-Z])`", text_of("docs/operations.md")))
     assert named - known == set()
+
+
+def defaults() -> dict[str, float]:
+    """Every setting whose default is a number, with that number."""
+    fields = {f"SPOTGPU_{name.upper()}": field for name, field in Settings.model_fields.items()}
+    fields |= {f"SPOTGPU_POOL__{name.upper()}": PoolSettings.model_fields[name] for name in POOL_SETTINGS}
+    numbers = {name: field.default for name, field in fields.items()}
+    return {name: value for name, value in numbers.items() if isinstance(value, int | float)}
+
+
+def test_operations_tell_the_defaults_that_the_program_has() -> None:
+    rows = re.findall(r"^\| `(SPOTGPU_[A-Z_]+)` \| ([^|]*?) \|", text_of("docs/operations.md"), re.MULTILINE)
+    told = {name: float(text) for name, text in rows if re.fullmatch(r"[0-9.]+", text)}
+    assert told == defaults()
 
 
 def series() -> set[str]:
