@@ -181,15 +181,22 @@ def _not_served(draft: Draft) -> list[tuple[str, str]]:
         missing = [region for region in choice.regions if region not in here]
         if missing:
             found.append(
-                ("NotServed", f"{choice.name} {', '.join(missing)}: not served with account {account}")
+                ("NotServed", f"{choice.name} {', '.join(missing)}: {_serve(draft, choice.name, account)}")
             )
     return found
+
+
+def _serve(draft: Draft, provider: ProviderName, account: str) -> str:
+    """What a region lacks that no worker serves, and what is served instead."""
+    regions = [str(region) for region in draft.settings.served_regions if region.provider == provider]
+    served = ", ".join(regions) or "none"
+    return f"not served with account {account}; add it to SPOTGPU_REGIONS (served of {provider}: {served})"
 
 
 def _unwell(draft: Draft) -> list[tuple[str, str]]:
     """Regions that fail and accounts that are refused; first what waits for a person."""
     regions = [
-        (_cause(view), f"{view.region.provider} {view.region.region}: {view.reason or view.health}")
+        (_cause(view), f"{view.region.provider} {view.region.region}: {_why(draft, view)}")
         for view in draft.state.regions.values()
         if view.health is not RegionHealth.OK
     ]
@@ -204,6 +211,12 @@ def _unwell(draft: Draft) -> list[tuple[str, str]]:
         if hold.reason.startswith(REASON_UNANSWERED) and hold.until > draft.now
     ]
     return sorted(regions + holds + silent, key=lambda problem: problem[0] != _KEYS_REJECTED)
+
+
+def _why(draft: Draft, view: RegionView) -> str:
+    """What is wrong with a region; a Secret is named with its namespace, which adapters do not know."""
+    account, reason = view.region.account, view.reason or view.health
+    return reason.replace(f"Secret {account}", f"Secret {draft.settings.operator_namespace}/{account}")
 
 
 def _cause(view: RegionView) -> str:

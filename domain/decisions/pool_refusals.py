@@ -71,9 +71,8 @@ def absorb_rejection(draft: Draft, machine: Machine, rejected: Rejected) -> None
     prefix = f"{offer.provider}" if wide else f"{offer.provider}/{offer.region}"
     part = draft.resolved.node_classes.get(offer.provider)
     made_by = f"launch by GPUSpotNodeClass {part.origin.name}" if part else "launch"
-    subject = (
-        f"{offer.provider}: Secret {offer.account}" if wide else f"{offer.provider} {offer.region}: {made_by}"
-    )
+    secret = f"Secret {draft.settings.operator_namespace}/{offer.account}"
+    subject = f"{offer.provider}: {secret}" if wide else f"{offer.provider} {offer.region}: {made_by}"
     reason = f"{subject} was rejected: {rejected.vendor_code} {rejected.message}".strip()
     hold = OfferHold(prefix=prefix, until=draft.now + _REJECTED_HOLD, reason=f"{rejected.code}: {reason}")
     draft.update(holds=(*(h for h in draft.state.holds if h.prefix != prefix), hold))

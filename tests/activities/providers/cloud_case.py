@@ -91,7 +91,10 @@ class CloudCase:
     def kind(self) -> InstanceType:
         """The catalogue's row of the type."""
         row = instance_type(self.provider, self.instance_type)
-        assert row is not None, to_do(2, f"the catalogue has no {self.instance_type} of {self.provider}")
+        case = f"tests/activities/providers/{self.provider}_case.py"
+        assert row is not None, to_do(
+            2, f"the catalogue has no {self.instance_type} of {self.provider}, the instance_type of {case}"
+        )
         return row
 
     @property

@@ -57,7 +57,7 @@ READ_FAILED = RegionReadFailed(
 def test_pool_names_the_secret_when_a_region_refuses_the_keys(fact: Fact) -> None:
     found = condition(a_draft(fact))
     assert (found.status, found.reason) == ("True", "CredentialsRejected")
-    assert "Secret tencent-credentials" in found.message
+    assert "Secret spotgpu-system/tencent-credentials: " in found.message
 
 
 def test_pool_calls_a_region_unreachable_when_nobody_says_why() -> None:
@@ -80,6 +80,7 @@ def a_rejected_draft(code: Refused) -> Draft:
     result = Rejected(code=code, vendor_code="AuthFailure", message="no such key")
     absorb(draft, LaunchAnswered(token=machine.token, result=result))
     assert condition(draft).reason == "CredentialsRejected"
+    assert "Secret spotgpu-system/tencent-credentials was rejected" in condition(draft).message
     return draft
 
 

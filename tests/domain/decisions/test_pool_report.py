@@ -23,6 +23,7 @@ from domain.decisions.pool_report import details, report
 from tests.domain.decisions.builders import NOON, an_offer
 from tests.domain.decisions.pool_inputs import (
     EXAMPLES,
+    GUANGZHOU,
     a_node_class,
     a_resolved,
     a_setting,
@@ -296,6 +297,17 @@ def test_reference_to_nothing_is_named() -> None:
         ),
         ({"enabled_providers": ()}, "NotEnabled", "(enabled: none)"),
         ({"served_regions": ()}, "NotServed", "tencent ap-guangzhou, ap-shanghai: not served with account"),
+        ({"served_regions": ()}, "NotServed", "(served of tencent: none)"),
+        (
+            {"served_regions": ()},
+            "NotServed",
+            "ap-shanghai: not served with account tencent-credentials; add it to SPOTGPU_REGIONS",
+        ),
+        (
+            {"served_regions": (GUANGZHOU,)},
+            "NotServed",
+            "add it to SPOTGPU_REGIONS (served of tencent: tencent:tencent-credentials:ap-guangzhou)",
+        ),
     ],
 )
 def test_provider_that_the_operator_does_not_serve_is_named(
