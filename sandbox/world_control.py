@@ -7,7 +7,6 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from functools import partial
 from typing import Any
 
 from aiohttp import web
@@ -75,7 +74,7 @@ class WorldControl:
     async def _index(self, _: web.Request) -> web.Response:
         """What there is to read and to switch, and the proxies by name."""
         view = {**_SWITCHES, "proxies": [*self._tcp, *self._http]}
-        return web.json_response(view, dumps=partial(json.dumps, indent=1))
+        return web.json_response(text=json.dumps(view, indent=1) + "\n")
 
     async def _status(self, _: web.Request) -> web.Response:
         lives = [

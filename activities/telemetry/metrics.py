@@ -57,7 +57,8 @@ CIRCUIT_OPEN: Final = Gauge(
 )
 LANE_RATE: Final = Gauge(
     "spotgpu_lane_calls_per_second",
-    "Calls a second that a lane of a region may make now; less than its setting while the cloud throttles",
+    "Tasks a second that a lane of a region may take up now, all workers together: readings without the"
+    " sync's share; less while the cloud throttles",
     ("provider", "account", "region", "lane"),
     registry=REGISTRY,
 )

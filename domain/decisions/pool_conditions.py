@@ -196,7 +196,7 @@ def _serve(draft: Draft, provider: ProviderName, account: str) -> str:
 def _unwell(draft: Draft) -> list[tuple[str, str]]:
     """Regions that fail and accounts that are refused; first what waits for a person."""
     regions = [
-        (_cause(view), f"{view.region.provider} {view.region.region}: {_why(draft, view)}")
+        (_cause(view), f"{view.region.provider} {view.region.region}: {view.reason or view.health}")
         for view in draft.state.regions.values()
         if view.health is not RegionHealth.OK
     ]
@@ -211,12 +211,6 @@ def _unwell(draft: Draft) -> list[tuple[str, str]]:
         if hold.reason.startswith(REASON_UNANSWERED) and hold.until > draft.now
     ]
     return sorted(regions + holds + silent, key=lambda problem: problem[0] != _KEYS_REJECTED)
-
-
-def _why(draft: Draft, view: RegionView) -> str:
-    """What is wrong with a region; a Secret is named with its namespace, which adapters do not know."""
-    account, reason = view.region.account, view.reason or view.health
-    return reason.replace(f"Secret {account}", f"Secret {draft.settings.operator_namespace}/{account}")
 
 
 def _cause(view: RegionView) -> str:

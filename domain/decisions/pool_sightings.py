@@ -223,7 +223,11 @@ def absorb_region_state(draft: Draft, fact: RegionState) -> None:
         return
     was_usable = is_usable(draft, fact.region)
     draft.set_region(
-        fact.region, health=fact.health, reason=fact.reason, code=fact.code, health_as_of=fact.as_of
+        fact.region,
+        health=fact.health,
+        reason=_with_namespace(draft, fact.region, fact.reason),
+        code=fact.code,
+        health_as_of=fact.as_of,
     )
     if fact.health is RegionHealth.OK:
         _take_mended_keys(draft, view)
@@ -252,8 +256,15 @@ def absorb_region_read_failed(draft: Draft, fact: RegionReadFailed) -> None:
         reading=False,
         retry_at=retry,
         health=health if health is RegionHealth.CIRCUIT_OPEN else RegionHealth.STALE,
-        reason=fact.error,
+        reason=_with_namespace(draft, fact.region, fact.error),
         code=fact.code,
+    )
+
+
+def _with_namespace(draft: Draft, region: RegionKey, text: str) -> str:
+    """What is wrong with a region; its Secret with the namespace, which adapters do not know."""
+    return text.replace(
+        f"Secret {region.account}", f"Secret {draft.settings.operator_namespace}/{region.account}"
     )
 
 

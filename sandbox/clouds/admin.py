@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -195,7 +194,7 @@ class AdminApi:
             switch.replace(" ", f" {PREFIX}/"): _explained(switch, route)
             for switch, route in self._routes.items()
         }
-        return web.json_response(switches, dumps=partial(json.dumps, indent=1))
+        return web.json_response(text=json.dumps(switches, indent=1) + "\n")
 
     async def unknown(self, request: web.Request) -> web.Response:
         """Name what there is instead."""

@@ -60,6 +60,11 @@ def test_pool_names_the_secret_when_a_region_refuses_the_keys(fact: Fact) -> Non
     assert "Secret spotgpu-system/tencent-credentials: " in found.message
 
 
+def test_event_of_an_open_circuit_names_the_secret_with_its_namespace() -> None:
+    draft = a_draft(told(RegionHealth.CIRCUIT_OPEN, ErrorCode.FORBIDDEN))
+    assert "Secret spotgpu-system/tencent-credentials: " in draft.events[-1].message
+
+
 def test_pool_calls_a_region_unreachable_when_nobody_says_why() -> None:
     for code in (ErrorCode.UNAVAILABLE, None):
         assert condition(a_draft(told(RegionHealth.CIRCUIT_OPEN, code))).reason == "Unreachable"
