@@ -83,8 +83,9 @@ class Settings(BaseSettings):
     buy_calls_per_second: float = Field(default=9, gt=0)
     """Calls a second and region in the lane of purchases. Nine tenths of the vendors' usual 10: calls that
     leave evenly spaced arrive less evenly."""
-    read_calls_per_second: float = Field(default=5, gt=0)
-    """Calls a second and region in the lane of readings, the sync's share included."""
+    read_calls_per_second: float = Field(default=9, gt=0)
+    """Calls a second and region in the lane of readings, the sync's share included. Nine tenths of the least
+    that a cloud is known to admit of one reading."""
     end_calls_per_second: float = Field(default=5, gt=0)
     """Calls a second and region in the lane of terminations and drains."""
     cloud_threads: int = Field(default=10, ge=1)

@@ -104,6 +104,6 @@ def test_lane_of_readings_leaves_room_for_the_sync(calls: float, interval: float
 
 def test_lanes_of_aws_count_two_calls_a_reading_and_its_own_limit_of_purchases() -> None:
     aws = RegionKey(provider=ProviderName.AWS, account="aws-credentials", region="us-west-2")
-    assert lane_rate(Settings(), aws, Lane.READINGS) == pytest.approx(5 / 2 - 1 / 30)
+    assert lane_rate(Settings(), aws, Lane.READINGS) == pytest.approx(9 / 2 - 1 / 30)
     assert lane_rate(Settings(), aws, Lane.PURCHASES) == call_rate(Settings(), aws, Lane.PURCHASES) == 2
     assert lane_rate(Settings(buy_calls_per_second=1), aws, Lane.PURCHASES) == 1
