@@ -1,8 +1,9 @@
-"""How many workers serve a region: they share its budget of calls.
+"""Which share of a lane's budget this worker may use: workers divide it, and a slowed lane has less of it.
 
 The rate of a lane's queue holds for all workers together, but on average, and it counts activities. Each
-worker spaces its own calls (``turns``); of the budget it takes the share that this number leaves it.
-Source: the pollers of a queue that DescribeTaskQueue tells, kept by the server for five minutes.
+worker spaces its own calls (``turns``), by the share that is told here.
+Source: the pollers of a queue and its rate limit, which DescribeTaskQueue tells; the server keeps a poller
+for five minutes.
 """
 
 import logging
@@ -24,9 +25,8 @@ from domain.contracts.offers import RegionKey
 
 _SILENT_AFTER: Final = timedelta(seconds=75)
 """A worker that did not ask for work for so long is gone: a poll of the SDK waits for 60 s at most."""
-_LOOKED_AT: Final = Lane.PURCHASES
-"""All lanes of a region have the same workers. Ends may fill their slots for minutes, and then no poll comes;
-a purchase takes less than a minute."""
+_LEAST: Final = 1 / 8
+"""As slow as a throttled lane gets. A person may stop one: what is under way still comes to its end."""
 
 _log = logging.getLogger(__name__)
 
@@ -42,12 +42,13 @@ class _Poll:
 
 
 class Sharers:
-    """Counts the workers of each region by the server's word. The numbers may be read from any thread."""
+    """Workers and slowed lanes by the server's word. The numbers may be read from any thread."""
 
     def __init__(
         self,
         client: Client,
         regions: Sequence[RegionKey],
+        rates: Callable[[RegionKey, Lane], float],
         *,
         silent_after: timedelta = _SILENT_AFTER,
         clock: Callable[[], float] = time.monotonic,
@@ -58,23 +59,33 @@ class Sharers:
             client: Of the namespace whose queues are looked at. Its identity is this worker's name: two with
                 one name count as one.
             regions: Which this worker serves.
+            rates: Full rate of a region's lane, activities a second.
             silent_after: How long after its last poll a worker still counts.
             clock: Seconds of a steady clock.
         """
         self._client = client
         self._regions = regions
+        self._rates = rates
         self._silent_after = silent_after
         self._clock = clock
         self._polls: dict[RegionKey, Mapping[str, _Poll]] = {}
         self._counts = dict.fromkeys(regions, 1)
+        self._limits: dict[tuple[RegionKey, Lane], float] = {}
+        """Limits that the server has beside the full rate, activities a second."""
         self._is_blind = False
 
     def count(self, region: RegionKey) -> int:
         """Workers that serve a region now, this one included."""
         return self._counts.get(region, 1)
 
+    def share(self, region: RegionKey, lane: Lane) -> float:
+        """Of the lane's budget, what this worker may use now: above 0, at most 1."""
+        full = self._rates(region, lane)
+        left = min(max(self._limits.get((region, lane), full) / full, _LEAST), 1.0)
+        return left / self.count(region)
+
     async def look(self) -> None:
-        """Ask the server once per region. While it does not answer, the last numbers stand."""
+        """Ask the server once per lane. While it does not answer, the last numbers stand."""
         try:
             for region in self._regions:
                 await self._look_at(region)
@@ -86,14 +97,11 @@ class Sharers:
             self._is_blind = False
 
     async def _look_at(self, region: RegionKey) -> None:
-        answer = await self._client.workflow_service.describe_task_queue(
-            DescribeTaskQueueRequest(
-                namespace=self._client.namespace,
-                task_queue=TaskQueue(name=_LOOKED_AT.queue(region)),
-                task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
-            )
-        )
-        told = {poller.identity: poller.last_access_time.ToDatetime(tzinfo=UTC) for poller in answer.pollers}
+        told: dict[str, datetime] = {}
+        for lane in Lane:
+            # All lanes have the same workers; but one whose slots are full in a lane does not poll there.
+            for name, at in (await self._read(region, lane)).items():
+                told[name] = max(at, told.get(name, at))
         self._polls[region] = self._newest(told, self._polls.get(region, {}))
         oldest = self._clock() - self._silent_after.total_seconds()
         living = {name for name, poll in self._polls[region].items() if poll.seen_at > oldest}
@@ -103,6 +111,23 @@ class Sharers:
         self._counts[region] = count
         labels = (region.provider.value, region.account, region.region)
         metrics.REGION_WORKERS.labels(*labels).set(count)
+
+    async def _read(self, region: RegionKey, lane: Lane) -> dict[str, datetime]:
+        """When each worker polled last by the server's clock; keeps the lane's limit, if it has one."""
+        answer = await self._client.workflow_service.describe_task_queue(
+            DescribeTaskQueueRequest(
+                namespace=self._client.namespace,
+                task_queue=TaskQueue(name=lane.queue(region)),
+                task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
+                report_config=True,
+            )
+        )
+        limit = answer.config.queue_rate_limit
+        if limit.HasField("rate_limit"):
+            self._limits[region, lane] = limit.rate_limit.requests_per_second
+        else:
+            self._limits.pop((region, lane), None)
+        return {poller.identity: poller.last_access_time.ToDatetime(tzinfo=UTC) for poller in answer.pollers}
 
     def _newest(self, told: Mapping[str, datetime], known: Mapping[str, _Poll]) -> dict[str, _Poll]:
         """The polls that an answer tells of, each with the moment when it was new.

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
+from functools import partial
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -21,7 +22,7 @@ from workers.installation import read_or_make
 from workers.secrets import OperatorSecrets, SecretStore, check_account
 from workers.settings import Settings
 from workers.standing_work import revive_sync, schedule_sweep, start_sync
-from workers.wiring import build_hands, build_workers
+from workers.wiring import build_hands, build_workers, lane_rate
 
 _REVIVE_EVERY: Final = timedelta(seconds=60)
 _COUNT_EVERY: Final = timedelta(seconds=5)
@@ -47,7 +48,7 @@ async def run_worker(settings: Settings, stop: asyncio.Event) -> None:
         client = await connect_temporal(settings, identity)
         await search_attributes.check(client)
         installation = await read_or_make(cluster, settings.operator_namespace)
-        sharers = Sharers(client, settings.regions)
+        sharers = Sharers(client, settings.regions, partial(lane_rate, settings))
         await sharers.look()
         secrets = _secrets(settings, cluster)
         await tell_of_accounts(settings, secrets)

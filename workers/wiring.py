@@ -94,7 +94,7 @@ def build_hands(
     paces = LanePaces(
         client, lambda region, lane: lane_rate(settings, region, lane), asyncio.get_running_loop()
     )
-    turns = Turns(lambda region, lane: call_rate(settings, region, lane) / sharers.count(region))
+    turns = Turns(lambda region, lane: call_rate(settings, region, lane) * sharers.share(region, lane))
     registry = ProviderRegistry(
         settings.regions,
         lambda key: build_adapter(

@@ -26,12 +26,17 @@ class Server:
         self.workflow_service = self
         self.is_away = False
         self.asked: list[str] = []
+        self.limits: dict[str, float] = {}
+        """Queue to the calls a second that the server lets through."""
 
     async def describe_task_queue(self, request: DescribeTaskQueueRequest) -> DescribeTaskQueueResponse:
         self.asked.append(request.task_queue.name)
         if self.is_away:
             raise RPCError("away", RPCStatusCode.UNAVAILABLE, b"")
         answer = DescribeTaskQueueResponse()
+        if request.task_queue.name in self.limits:
+            limit = self.limits[request.task_queue.name]
+            answer.config.queue_rate_limit.rate_limit.requests_per_second = limit
         for name, at in self.polled.items():
             poller = PollerInfo(identity=name)
             poller.last_access_time.FromDatetime(at)
@@ -46,10 +51,15 @@ class Clock:
         return self.now
 
 
+def sharers_of(server: Any, clock: Clock | None = None) -> Sharers:
+    """Of a region whose lanes have a full rate of 8."""
+    return Sharers(server, [REGION], lambda *_: 8.0, clock=clock or Clock())
+
+
 async def counts(server: Any, *steps: tuple[float, Mapping[str, datetime]]) -> list[int]:
     """Workers counted at the beginning, and after each step: so many seconds, then these polls are new."""
     clock = Clock()
-    sharers = Sharers(server, [REGION], clock=clock)
+    sharers = sharers_of(server, clock)
     await sharers.look()
     found = [sharers.count(REGION)]
     for seconds, polled in steps:
@@ -64,7 +74,7 @@ async def test_worker_counts_itself_before_it_was_ever_seen() -> None:
     server = Server()
     assert await counts(server) == [1]
     assert await counts(Server(other=NOON)) == [2]
-    assert server.asked == [Lane.PURCHASES.queue(REGION)]
+    assert server.asked == [lane.queue(REGION) for lane in Lane]
 
 
 @pytest.mark.parametrize("skew", [timedelta(), timedelta(hours=-3), timedelta(hours=3)])
@@ -94,7 +104,7 @@ async def test_worker_that_was_gone_long_before_this_one_began_is_not_counted() 
 
 async def test_last_number_stands_while_the_server_is_away() -> None:
     server = Server(other=NOON)
-    sharers = Sharers(server, [REGION], clock=Clock())  # type: ignore[arg-type]  # what it needs of a client
+    sharers = sharers_of(server)
     await sharers.look()
     server.is_away, server.polled = True, {}
     await sharers.look()
@@ -102,3 +112,19 @@ async def test_last_number_stands_while_the_server_is_away() -> None:
     server.is_away = False
     await sharers.look()
     assert sharers.count(REGION) == 1
+
+
+async def test_share_is_less_while_the_lane_is_slowed_and_never_nothing() -> None:
+    server = Server(other=NOON)
+    sharers = sharers_of(server)
+    assert sharers.share(REGION, Lane.READINGS) == 1
+    shares: list[float] = []
+    for limit in (8.0, 2.0, 0.0, 80.0):
+        server.limits = {Lane.READINGS.queue(REGION): limit}
+        await sharers.look()
+        shares.append(sharers.share(REGION, Lane.READINGS))
+        assert sharers.share(REGION, Lane.PURCHASES) == 1 / 2
+    assert shares == [1 / 2, 1 / 8, 1 / 16, 1 / 2]
+    server.limits = {}
+    await sharers.look()
+    assert sharers.share(REGION, Lane.READINGS) == 1 / 2

@@ -3,6 +3,9 @@
 import asyncio
 import inspect
 from datetime import timedelta
+from functools import partial
+from time import monotonic
+from typing import Any
 
 import pytest
 from temporalio import activity
@@ -16,10 +19,11 @@ from domain.contracts.lanes import Lane
 from domain.contracts.offers import ProviderName, RegionKey
 from domain.contracts.settings import SyncSettings
 from tests.fakes.cluster import FakeCluster
-from tests.fakes.provider import REGION
+from tests.fakes.provider import REGION, FakeProvider
+from workers import wiring
 from workers.secrets import OperatorSecrets
 from workers.settings import Settings
-from workers.wiring import build_hands, build_workers, call_rate, lane_rate
+from workers.wiring import Hands, build_hands, build_workers, call_rate, lane_rate
 from workflows import options
 
 pytestmark = pytest.mark.temporal
@@ -46,23 +50,29 @@ def expected_queues() -> dict[str, str]:
     return found
 
 
+class Store:
+    async def read_secret(self, name: str, namespace: str) -> dict[str, str]:
+        return {}
+
+
+def hands_of(client: Client, settings: Settings, sharers: Sharers) -> Hands:
+    return build_hands(
+        settings,
+        client=client,
+        cluster=FakeCluster(),
+        secrets=OperatorSecrets(Store(), "ops", asyncio.get_running_loop(), max_age_seconds=1),
+        installation=Installation(id="i"),
+        sharers=sharers,
+    )
+
+
 @pytest.fixture
 async def workers(client: Client) -> list[Worker]:
     settings = Settings(regions=(REGION,))
-    cluster = FakeCluster()
-
-    class Store:
-        async def read_secret(self, name: str, namespace: str) -> dict[str, str]:
-            return {}
-
-    secrets = OperatorSecrets(Store(), "ops", asyncio.get_running_loop(), max_age_seconds=1)
-    hands = build_hands(
+    hands = hands_of(
+        client,
         settings,
-        client=client,
-        cluster=cluster,
-        secrets=secrets,
-        installation=Installation(id="i"),
-        sharers=Sharers(client, settings.regions),
+        Sharers(client, settings.regions, partial(lane_rate, settings)),
     )
     return build_workers(settings, client, hands)
 
@@ -85,6 +95,24 @@ async def test_workflows_have_a_queue_without_activities(workers: list[Worker]) 
         options.SYNC_QUEUE,
         *(lane.queue(REGION) for lane in Lane),
     }
+
+
+async def test_calls_of_an_adapter_take_this_workers_share_of_the_budget(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Half(Sharers):
+        def share(self, region: RegionKey, lane: Lane) -> float:
+            return 1 / 2
+
+    turns: list[Any] = []
+    monkeypatch.setattr(wiring, "build_adapter", lambda *given: turns.append(given[-1]) or FakeProvider())
+    settings = Settings(regions=(REGION,))
+    hands_of(client, settings, Half(client, [REGION], lambda *_: 1.0)).registry.provider(REGION)
+    (turn,) = turns
+    began = monotonic()
+    for _ in range(4):
+        await asyncio.to_thread(turn, Lane.PURCHASES)
+    assert monotonic() - began >= 3 / (settings.buy_calls_per_second / 2)
 
 
 @pytest.mark.parametrize(
