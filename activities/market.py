@@ -38,7 +38,7 @@ class _Shelf:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.stored: dict[str, _Stored] = {}
+        self.stored: dict[InstanceType, _Stored] = {}
         """By the row that was asked for: node classes may describe a type differently."""
 
 
@@ -61,10 +61,10 @@ class MarketActivities:
         with beating_thread(), activity.shield_thread_cancel_exception(), shelf.lock:
             # What others read while this one waited for the lock is new enough for anybody.
             oldest = asked_at if request.refresh else asked_at - query.max_age
-            due = [row for row in rows if _read_at(shelf.stored.get(_key(row))) < oldest]
+            due = [row for row in rows if _read_at(shelf.stored.get(row)) < oldest]
             if due:
                 shelf.stored |= self._read(request.region, query, due)
-            offers = [offer for row in rows for offer in shelf.stored[_key(row)].offers]
+            offers = [offer for row in rows for offer in shelf.stored[row].offers]
         best = sorted(offers, key=_worth)[:MAX_OFFERS]
         return OffersAnswer(offers=tuple(sorted(best, key=lambda offer: offer.key)))
 
@@ -74,7 +74,9 @@ class MarketActivities:
         with self._lock:
             return self._shelves.setdefault(where, _Shelf())
 
-    def _read(self, region: RegionKey, query: OfferQuery, rows: list[InstanceType]) -> dict[str, _Stored]:
+    def _read(
+        self, region: RegionKey, query: OfferQuery, rows: list[InstanceType]
+    ) -> dict[InstanceType, _Stored]:
         """Offers of these rows, by row; of one that is not sold there are none."""
         wanted = query.model_copy(update={"instance_types": tuple(row.name for row in rows)})
         with patient(), as_application_error():
@@ -82,13 +84,9 @@ class MarketActivities:
         now = datetime.now(UTC)
         _show(region, found, now)
         return {
-            _key(row): _Stored(now, tuple(offer for offer in found if offer.instance_type.name == row.name))
+            row: _Stored(now, tuple(offer for offer in found if offer.instance_type.name == row.name))
             for row in rows
         }
-
-
-def _key(row: InstanceType) -> str:
-    return row.model_dump_json()
 
 
 def _read_at(stored: _Stored | None) -> datetime:

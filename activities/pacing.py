@@ -17,18 +17,17 @@ from threading import Lock
 from typing import Final
 
 from temporalio.api.enums.v1 import TaskQueueType
-from temporalio.api.taskqueue.v1 import RateLimit, TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, UpdateTaskQueueConfigRequest
+from temporalio.api.taskqueue.v1 import RateLimit
+from temporalio.api.workflowservice.v1 import UpdateTaskQueueConfigRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
+from activities.task_queues import SLOWEST, describe, limit_of
 from activities.telemetry import metrics
 from domain.contracts.lanes import Lane
 from domain.contracts.offers import RegionKey
 
 REASON: Final = "spotgpu: the cloud throttles"
-SLOWEST: Final = 1 / 8
-"""Share of its full rate that a lane always keeps: its calls find out that the cloud is well again."""
 _STEP_SECONDS: Final = 2.0
 """Throttled answers of one burst count once."""
 _EASE_SECONDS: Final = 20.0
@@ -161,18 +160,10 @@ class LanePaces:
 
     async def _read(self, queue: str) -> tuple[float | None, bool]:
         """Limit of a queue, None without one, and whether somebody else set it."""
-        answer = await self._client.workflow_service.describe_task_queue(
-            DescribeTaskQueueRequest(
-                namespace=self._client.namespace,
-                task_queue=TaskQueue(name=queue),
-                task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
-                report_config=True,
-            )
-        )
-        config = answer.config.queue_rate_limit
-        if not config.HasField("rate_limit"):
-            return None, False
-        return config.rate_limit.requests_per_second, not config.metadata.reason.startswith(REASON)
+        answer = await describe(self._client, queue)
+        limit = limit_of(answer)
+        reason = answer.config.queue_rate_limit.metadata.reason
+        return limit, limit is not None and not reason.startswith(REASON)
 
     async def _set(self, queue: str, rate: float | None) -> None:
         update = UpdateTaskQueueConfigRequest.RateLimitUpdate(reason=REASON)

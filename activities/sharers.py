@@ -13,20 +13,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from temporalio.api.enums.v1 import TaskQueueType
-from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
+from activities.task_queues import SLOWEST, describe, limit_of
 from activities.telemetry import metrics
 from domain.contracts.lanes import Lane
 from domain.contracts.offers import RegionKey
 
 _SILENT_AFTER: Final = timedelta(seconds=75)
 """A worker that did not ask for work for so long is gone: a poll of the SDK waits for 60 s at most."""
-_LEAST: Final = 1 / 8
-"""As slow as a throttled lane gets. A person may stop one: what is under way still comes to its end."""
 
 _log = logging.getLogger(__name__)
 
@@ -70,8 +66,8 @@ class Sharers:
         self._clock = clock
         self._polls: dict[RegionKey, Mapping[str, _Poll]] = {}
         self._counts = dict.fromkeys(regions, 1)
-        self._limits: dict[tuple[RegionKey, Lane], float] = {}
-        """Limits that the server has beside the full rate, activities a second."""
+        self._limits: dict[tuple[RegionKey, Lane], float | None] = {}
+        """Limits that the server has beside the full rate, activities a second; None without one."""
         self._is_blind = False
 
     def count(self, region: RegionKey) -> int:
@@ -80,8 +76,9 @@ class Sharers:
 
     def share(self, region: RegionKey, lane: Lane) -> float:
         """Of the lane's budget, what this worker may use now: above 0, at most 1."""
-        full = self._rates(region, lane)
-        left = min(max(self._limits.get((region, lane), full) / full, _LEAST), 1.0)
+        full, limit = self._rates(region, lane), self._limits.get((region, lane))
+        # A person may stop a lane altogether: what is under way still comes to its end.
+        left = 1.0 if limit is None else min(max(limit / full, SLOWEST), 1.0)
         return left / self.count(region)
 
     async def look(self) -> None:
@@ -114,19 +111,8 @@ class Sharers:
 
     async def _read(self, region: RegionKey, lane: Lane) -> dict[str, datetime]:
         """When each worker polled last by the server's clock; keeps the lane's limit, if it has one."""
-        answer = await self._client.workflow_service.describe_task_queue(
-            DescribeTaskQueueRequest(
-                namespace=self._client.namespace,
-                task_queue=TaskQueue(name=lane.queue(region)),
-                task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
-                report_config=True,
-            )
-        )
-        limit = answer.config.queue_rate_limit
-        if limit.HasField("rate_limit"):
-            self._limits[region, lane] = limit.rate_limit.requests_per_second
-        else:
-            self._limits.pop((region, lane), None)
+        answer = await describe(self._client, lane.queue(region))
+        self._limits[region, lane] = limit_of(answer)
         return {poller.identity: poller.last_access_time.ToDatetime(tzinfo=UTC) for poller in answer.pollers}
 
     def _newest(self, told: Mapping[str, datetime], known: Mapping[str, _Poll]) -> dict[str, _Poll]:

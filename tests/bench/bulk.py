@@ -10,8 +10,9 @@ from pathlib import Path
 from domain.contracts.offers import ProviderName
 from sandbox.clouds.tencent import TencentCloud
 from sandbox.operator_processes import PROCESSES, WORKER
-from tests.bench.meters import Usage, busiest_second, most_at_once
+from tests.bench.meters import Usage, most_at_once
 from tests.bench.rig import Rig, now, running, tell, wait_until
+from tests.busiest import busiest
 from workers.settings import Settings
 
 POOL = "bench"
@@ -126,7 +127,7 @@ def _measure(plan: BulkPlan, rig: Rig) -> BulkResult:
         peak_mb={name: value.peak_mb for name, value in after.items()},
         api_requests=dict(requests),
         cloud_calls=dict(Counter(record.action for record in records)),
-        busiest_second=busiest_second(record.at for record in records if record.action == PURCHASE),
+        busiest_second=busiest(record.at.timestamp() for record in records if record.action == PURCHASE),
         idle_cpu_percent=idle_cpu,
         idle_api_requests=idle_requests,
         kills=len(plan.kills_at),

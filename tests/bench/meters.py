@@ -5,7 +5,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -66,16 +66,6 @@ def _request_name(event: Mapping[str, Any]) -> str:
     target = event.get("objectRef", {})
     parts = [target[key] for key in ("resource", "subresource") if target.get(key)]
     return f"{account} {event['verb']} {'/'.join(parts) or event['requestURI'].partition('?')[0]}"
-
-
-def busiest_second(moments: Iterable[datetime]) -> int:
-    """The most moments within any one second."""
-    ordered, most, first = sorted(moments), 0, 0
-    for last, moment in enumerate(ordered):
-        while moment - ordered[first] >= timedelta(seconds=1):
-            first += 1
-        most = max(most, last - first + 1)
-    return most
 
 
 def most_at_once(machines: Iterable[MachineView]) -> int:

@@ -13,7 +13,6 @@ import urllib.request
 from collections import defaultdict
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -32,6 +31,7 @@ from sandbox.run_folder import StackFolder
 from sandbox.stack import Stack, StackOptions
 from sandbox.watched_pool import WatchedPool, sell_nothing, small_pool
 from sandbox.world_config import CloudConfig
+from tests.busiest import busiest
 from tests.e2e.secret_places import (
     WRONG_ID,
     WRONG_KEY,
@@ -153,11 +153,6 @@ def told(pool: WatchedPool, reason: str) -> list[str]:
     return [str(event["message"]) for event in found["items"] if event["reason"] == reason]
 
 
-def busiest(moments: list[datetime], window: timedelta) -> int:
-    """The most calls in any span of this length."""
-    return max((sum(0 <= (each - start) / window < 1 for each in moments) for start in moments), default=0)
-
-
 def budgets(provider: ProviderName) -> dict[Lane, float]:
     """Calls a second and region of each class, as the operator is set."""
     region = RegionKey(provider=provider, account=f"{provider}-credentials", region=REGIONS[provider])
@@ -172,11 +167,11 @@ def over_budget(stack: Stack) -> list[str]:
     found: list[str] = []
     for name in NODE_CLASSES:
         rates = budgets(name)
-        calls: dict[tuple[str, Lane], list[datetime]] = defaultdict(list)
+        calls: dict[tuple[str, Lane], list[float]] = defaultdict(list)
         for record in stack.cloud(name).requests():
-            calls[(record.region, lane_of(name, record.action))].append(record.at)
+            calls[(record.region, lane_of(name, record.action))].append(record.at.timestamp())
         for (region, lane), moments in calls.items():
-            second, longer = busiest(moments, timedelta(seconds=1)), busiest(moments, timedelta(seconds=10))
+            second, longer = busiest(moments), busiest(moments, 10)
             if second > rates[lane] + 3 or longer > 10 * rates[lane] + 3:
                 found.append(f"{name} {region} {lane}: {second} in 1 s, {longer} in 10 s")
     return found

@@ -2,7 +2,6 @@
 
 import asyncio
 import uuid
-from bisect import bisect_left
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
@@ -12,22 +11,24 @@ from typing import Any
 
 import pytest
 from temporalio.api.enums.v1 import TaskQueueType
-from temporalio.api.taskqueue.v1 import RateLimit, TaskQueue, TaskQueueConfig
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, UpdateTaskQueueConfigRequest
+from temporalio.api.taskqueue.v1 import RateLimit, TaskQueueConfig
+from temporalio.api.workflowservice.v1 import UpdateTaskQueueConfigRequest
 from temporalio.client import Client
 from temporalio.worker import Worker
 
 from activities.instances import InstanceActivities
-from activities.pacing import REASON, SLOWEST, LanePaces, lane_of
+from activities.pacing import REASON, LanePaces, lane_of
 from activities.providers.instrumented import InstrumentedProvider
 from activities.sharers import Sharers
 from activities.signatures import InstancesRequest
+from activities.task_queues import SLOWEST, describe
 from activities.turns import Turns
 from domain.contracts.errors import ErrorCode, ProviderError
 from domain.contracts.installation import Installation
 from domain.contracts.instances import LaunchAnswer, LaunchRequest, LaunchResult
 from domain.contracts.lanes import Lane
 from tests.activities.builders import a_request
+from tests.busiest import busiest
 from tests.crd_bridge.waiting import until_async
 from tests.fakes.provider import REGION, FakeClouds, FakeProvider, FakeSecrets
 from tests.workers.lane_calls import OneEnd, OneReading
@@ -146,15 +147,7 @@ async def ease_for_ever(paces: LanePaces) -> None:
 
 
 async def configuration(client: Client, lane: Lane) -> TaskQueueConfig:
-    answer = await client.workflow_service.describe_task_queue(
-        DescribeTaskQueueRequest(
-            namespace=client.namespace,
-            task_queue=TaskQueue(name=lane.queue(REGION)),
-            task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
-            report_config=True,
-        )
-    )
-    return answer.config
+    return (await describe(client, lane.queue(REGION))).config
 
 
 async def limit(client: Client, lane: Lane) -> float | None:
@@ -175,12 +168,6 @@ async def buy(client: Client, number: int) -> LaunchAnswer:
 async def call(client: Client, kind: type[OneReading] | type[OneEnd]) -> None:
     request = InstancesRequest(region=REGION, instance_ids=("ins-none",))
     await client.execute_workflow(kind.run, request, id=f"call-{uuid.uuid4()}", task_queue=POOLS_QUEUE)
-
-
-def busiest_second(moments: Sequence[float]) -> int:
-    """Most calls within any one second."""
-    ordered = sorted(moments)
-    return max(bisect_left(ordered, moment + 1) - index for index, moment in enumerate(ordered))
 
 
 @pytest.mark.timeout(120)
@@ -214,7 +201,7 @@ async def test_p64_hundred_purchases_through_a_throttle_stay_in_budget_and_hold_
     bought = {answer.result.instance_id for answer in answers if answer.result.kind == "created"}
     assert len(bought) == PURCHASES == len(cloud.machines), "no purchase is lost, and none was made twice"
     # Threads of a busy machine wake later than their turns, some of them together.
-    assert busiest_second(cloud.asked_at) <= 1.3 * RATE
+    assert busiest(cloud.asked_at) <= 1.3 * RATE
 
 
 async def test_two_workers_stay_in_the_budget_of_one_from_the_first_second_on(client: Client) -> None:
@@ -223,7 +210,7 @@ async def test_two_workers_stay_in_the_budget_of_one_from_the_first_second_on(cl
     async with lanes(client, cloud, paces, rate):
         await asyncio.gather(*(buy(client, number) for number in range(40)))
     # Without shares both send at the full rate while the server lets twice as many through.
-    assert busiest_second(cloud.asked_at) <= 1.3 * rate
+    assert busiest(cloud.asked_at) <= 1.3 * rate
 
 
 async def test_one_burst_of_throttled_answers_is_an_accident_and_the_next_slows_the_lane(
